@@ -1,1 +1,1 @@
-"""The tests, benchmarks and demos of the whole."""
+"""Tests, benchmarks and demos that need several parts of the project."""

@@ -1,3 +1,3 @@
-"""Every test has a time limit; one that needs what is not there skips itself, and as root fails."""
+"""Plugins for all tests: a time limit for each, and skips for missing programs. As root a missing program is a failure."""
 
 pytest_plugins = ("watm_test_support.coroutines", "watm_test_support.limits", "watm_test_support.needs")

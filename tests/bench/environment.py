@@ -63,7 +63,7 @@ def choice(text: str, known: list[str]) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in known:
-            raise Missing(f"{name!r} is none of {', '.join(known)}")
+            raise Missing(f"{name!r} is not one of {', '.join(known)}")
     return names
 
 

@@ -1,1 +1,1 @@
-"""The module and the crate against each other."""
+"""Comparison of the WireGuard module with the crate that it is built from."""

@@ -1,4 +1,4 @@
-"""The WireGuard transport in its sandbox: what `native/` does, through the module.
+"""The WireGuard transport in its sandbox: does through the module what `native/` does without it.
 
 It echoes every flow and prints each as a line of JSON when it ends, like the native program.
 """

@@ -1,4 +1,4 @@
-"""The module does what the crate does: the same client against both, the same flows."""
+"""The module behaves like the crate: the same client sees the same flows from both."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ PROGRAMS = {
 }
 # Seconds without traffic until a UDP flow ends and is reported.
 UDP_IDLE = 1
-# Everything together, on a busy machine.
+# The limit for the whole test, on a busy machine.
 LIMIT = 120
 
 

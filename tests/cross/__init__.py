@@ -1,1 +1,1 @@
-"""The programs built for other machines."""
+"""Tests of the programs that are built for other machines."""

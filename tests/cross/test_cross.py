@@ -1,4 +1,4 @@
-"""The runtime, built for other machines, runs: in emulation, against a real client."""
+"""Runs the runtime, built for other machines, in emulation against a real client."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from watm_test_support.repository import MODULES, ROOT
 MODULE = MODULES / "wireguard.wasm"
 WGCLIENT = ROOT / "build" / "wgclient"
 
-# Seconds; the compiler of modules is emulated, and not optimized as a whole.
+# Seconds. The compiler of modules is emulated, and built without link-time optimization.
 BUILD, START, REQUEST, STOP = 1800, 300, 60, 30
 
 MESSAGES = ("--messages=50", "--size=1000")
@@ -27,15 +27,15 @@ MESSAGES = ("--messages=50", "--size=1000")
 
 @dataclass(frozen=True)
 class Machine:
-    """A kind of machine that is not this one."""
+    """Another kind of machine."""
 
     target: str
-    """Cargo's name of it."""
+    """The target triple."""
     emulator: list[str]
-    """What runs its programs here."""
+    """The emulator and its arguments."""
 
     def program(self, name: str, *build: str) -> list[str]:
-        """The program of this name, which this command of cargo's builds, and what runs it."""
+        """Returns the command that runs this program, which a cargo command builds."""
         command = ["cargo", *build, "--message-format=json", "--profile=cross", "--locked", f"--target={self.target}"]
         output = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=BUILD).stdout
         artifacts = [json.loads(line) for line in output.splitlines()]
@@ -56,10 +56,10 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 
 @contextlib.contextmanager
 def serving(program: list[str], home: pathlib.Path, config: str) -> Iterator[int]:
-    """The port that the example serves on for a user with this home, until the block ends."""
+    """Runs the example for a user with this home until the block ends, and yields its port."""
     (home / "wg0.conf").write_text(config)
     process = subprocess.Popen(
-        # Both families: wine lacks an option of sockets that are for IPv4 alone.
+        # Both address families: wine lacks an option of IPv4-only sockets.
         [*program, "--unsealed", str(MODULE), "wg0.conf", "[::]:0"],
         cwd=home,
         env=os.environ | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "WINEPREFIX": str(home / "wine")},

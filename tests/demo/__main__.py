@@ -24,9 +24,9 @@ from . import fetch, origin
 FOLDER = ROOT / "build" / "demo"
 # The client's side of mitmproxy's own WireGuard mode; the name server is mitmproxy itself.
 CLIENT_ADDRESS, NAME_SERVER = "10.0.0.1", "10.0.0.53"
-# Neither exists anywhere but here.
+# Neither name exists outside the demo.
 NAME, ADDRESS = "watm.test", "10.9.8.7"
-# onetun carries UDP to one address alone, and that has to be the name server's.
+# onetun carries UDP to one address only, which must be the name server's.
 UDP_ADDRESS, UDP_PORT = NAME_SERVER, 4000
 ONETUN_START, MITMPROXY_START = 20, 60
 
@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--onetun", type=pathlib.Path, required=True, help="the WireGuard client's program")
     options = parser.parse_args()
-    # So that the children end when the demo is told to.
+    # Ends the children when the demo is terminated.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, mode=0o700)
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def show(onetun: pathlib.Path) -> None:
-    """The whole demo; raises `Missing`."""
+    """Runs the whole demo. Raises `Missing`."""
     authority, host_file = origin.certify(FOLDER, NAME)
     notes = FOLDER / "notes.jsonl"
     notes.touch()
@@ -170,7 +170,7 @@ def _expect(condition: bool, otherwise: str) -> None:
 def _explained(what: str):
     try:
         yield
-    except Exception as error:  # whatever it was, the flow is missing
+    except Exception as error:  # without an answer, the flow is missing
         raise Missing(f"{what}: {error or type(error).__name__}") from error
 
 

@@ -1,5 +1,6 @@
-"""mitmproxy's part in the demo: it knows one name, has servers on this machine stand
-in for addresses that nobody has, and notes each flow as a line of JSON."""
+"""mitmproxy's addon in the demo: resolves one name, sends connections to unassigned addresses to servers on this
+machine, and writes each flow as a line of JSON.
+"""
 
 import ipaddress
 import json

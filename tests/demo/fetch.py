@@ -29,7 +29,7 @@ def page(port: int, host: str) -> Page:
 
 
 def secure_page(port: int, host: str, authority: pathlib.Path) -> tuple[Page, str]:
-    """The same over TLS, trusting `authority` alone; also the name of who signed the certificate."""
+    """Gets `https://host/`, trusting `authority` alone. Also returns the name of the certificate's issuer."""
     context = ssl.create_default_context(cafile=str(authority))
     with (
         socket.create_connection(("127.0.0.1", port), SECONDS) as connection,
@@ -40,7 +40,7 @@ def secure_page(port: int, host: str, authority: pathlib.Path) -> tuple[Page, st
 
 
 def address(port: int, name: str) -> str:
-    """Asks the name server behind the forwarded port."""
+    """Queries the name server behind the forwarded port."""
     query = dns.DNSMessage(
         id=4711,
         query=True,
@@ -61,7 +61,7 @@ def address(port: int, name: str) -> str:
 
 
 def datagram(port: int, data: bytes) -> bytes:
-    """Sends one datagram through the forwarded port, again if need be, and returns the answer."""
+    """Sends a datagram through the forwarded port, repeats it if it is lost, and returns the answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         connection.connect(("127.0.0.1", port))
         connection.settimeout(SECONDS / 5)

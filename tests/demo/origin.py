@@ -35,7 +35,7 @@ class _Answer(socketserver.BaseRequestHandler):
 
 
 def certify(folder: pathlib.Path, host: str) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes an authority's certificate, and `host`'s with its key, and returns both paths."""
+    """Writes the certificates of an authority and of `host`, the latter with its key. Returns both paths."""
     authority = Authority("WATM demo authority")
     authority_file, host_file = folder / "authority.pem", folder / "host.pem"
     authority_file.write_text(authority.pem)

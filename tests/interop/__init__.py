@@ -1,1 +1,1 @@
-"""Real peers against our server."""
+"""Real WireGuard peers against the server."""

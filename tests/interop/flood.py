@@ -1,7 +1,7 @@
-"""Handshake initiations of nobody, in a process of its own: `flood.py PORT SECONDS RATE FIRST COUNT [KEY]`.
+"""Floods a server with handshake initiations of unknown senders: `flood.py PORT SECONDS RATE FIRST COUNT [KEY]`.
 
-They come from COUNT addresses of this machine, a port of each, in turn: FIRST and those after it. With the
-server's public key their mac1 is right. Prints how many were sent.
+They come in turn from COUNT addresses of this machine, from FIRST on, with one port each. With the server's public key
+their mac1 is right. Prints the number sent.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 
 from watm_test_support.outer import initiation, stranger
 
-# Sent together, so that the clock is read less often.
+# The number of datagrams sent between two reads of the clock.
 BURST = 50
 
 

@@ -1,4 +1,6 @@
-"""An addon: requests for `/SIZE` get so many bytes, and everything else goes to a server on this machine."""
+"""An addon that answers requests for `/SIZE` with that many bytes, and sends everything else to a server on this
+machine.
+"""
 
 from mitmproxy import ctx, http
 

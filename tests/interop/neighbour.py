@@ -1,4 +1,4 @@
-"""Another peer's traffic, which has to go on whatever is done to the server meanwhile."""
+"""The traffic of another peer, which must continue during an attack on the server."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from watm_test_support.tunnels import Running
 from watm_test_support.wgclient import WgClient
 
-# Seconds for one round, which takes some hundredths on an idle machine. What the server does
-# about the others may cost its share of one CPU, and no more.
+# Seconds for one round, which takes some hundredths on an idle machine. The attack may cost the
+# server its share of one CPU, and no more.
 STALL = 5
 _ROUND = 1_000_000
 
 
 @dataclass
 class Neighbour:
-    """The count of rounds that have come through, all of them with the right content."""
+    """The number of completed rounds, all with the right content."""
 
     client: WgClient
     rounds: int = 0
@@ -25,7 +25,7 @@ class Neighbour:
     """Seconds of the slowest round."""
 
     async def more(self, rounds: int = 2) -> None:
-        """Waits for more rounds that have begun from now on."""
+        """Waits for this many rounds that begin after the call."""
         until = self.rounds + rounds + 1
         while self.rounds < until:
             await asyncio.sleep(0.02)
@@ -33,10 +33,9 @@ class Neighbour:
 
 @contextlib.asynccontextmanager
 async def undisturbed(running: Running, peer) -> AsyncIterator[Neighbour]:
-    """Transfers in both directions and echoes for the length of the block, over and over.
+    """Repeats transfers in both directions and echoes for the length of the block.
 
-    Fails when one stalls, ends early or has another content; and when the block was over
-    before anything came through.
+    Fails if one stalls, ends early or has wrong content, or if no round completes.
     """
     async with running.client(peer) as client, asyncio.TaskGroup() as group:
         await client.do("echo", messages=1)
@@ -63,7 +62,7 @@ async def _rounds(neighbour: Neighbour) -> None:
 
 
 async def until(what: str, condition: Callable[[], object], seconds: float = 10) -> None:
-    """Waits for something that the server is about to do."""
+    """Waits until a condition about the server holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
@@ -71,5 +70,5 @@ async def until(what: str, condition: Callable[[], object], seconds: float = 10)
 
 
 def counted(running: Running, name: str) -> int:
-    """One of the server's counters, by its exact name."""
+    """Returns a counter of the server by its exact name."""
     return running.server.stats()[name]

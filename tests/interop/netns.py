@@ -1,6 +1,6 @@
-"""Two network namespaces: in one our server and wireguard-go, in the other wireguard-go's
-interface alone, so that everything there goes through the tunnel. The machine's own network
-is not touched."""
+"""Two network namespaces: one with the server and wireguard-go, one with only wireguard-go's interface, so that its
+traffic goes through the tunnel. The machine's own network stays unchanged.
+"""
 
 import contextlib
 import pathlib
@@ -12,20 +12,20 @@ __all__ = ["Namespaces", "namespaces", "run"]
 
 
 class Namespaces:
-    """Use `namespaces`."""
+    """Both namespaces. Use `namespaces`."""
 
     def __init__(self, outer: Space, inner: Space) -> None:
         self._outer, self._inner = outer, inner
         self.outer, self.inner = outer.name, inner.name
         self.name = ""
-        """Of wireguard-go's interface, while there is one."""
+        """The name of wireguard-go's interface while it exists."""
 
     def command(self, namespace: str, *command: str | pathlib.Path) -> list[str]:
-        """The command, to be run in one of the namespaces."""
+        """Returns the command that runs another one in a namespace."""
         return Space(namespace).command(*command)
 
     def inside(self, *command: str | pathlib.Path, stdin: str | None = None) -> str:
-        """Runs a program where only the tunnel leads out."""
+        """Runs a program in the namespace whose only route is the tunnel."""
         return self._inner.run(*command, stdin=stdin)
 
     @contextlib.contextmanager
@@ -39,6 +39,6 @@ class Namespaces:
 
 @contextlib.contextmanager
 def namespaces() -> Iterator[Namespaces]:
-    """Makes both and removes them at the end of the block."""
+    """Creates both namespaces and removes them at the end of the block."""
     with spaces(2) as (outer, inner):
         yield Namespaces(outer, inner)

@@ -1,4 +1,4 @@
-"""IP packets made by hand, for what a TCP/IP stack would not send."""
+"""Handmade IP packets that no TCP/IP stack sends."""
 
 import ipaddress
 import struct
@@ -25,8 +25,7 @@ def ipv4(
     identification: int = 1,
     fragment: int = 0,
 ) -> bytes:
-    """An IPv4 packet (RFC 791). `fragment` is the field of flags and offset; the lengths are
-    right unless given."""
+    """Returns an IPv4 packet (RFC 791). `fragment` is the field of flags and offset. The lengths are right by default."""
     addresses = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(destination).packed
     size = 20 + len(options)
 
@@ -40,19 +39,19 @@ def ipv4(
 
 
 def ipv6(protocol: int, source: str, destination: str, payload: bytes, *, length: int | None = None) -> bytes:
-    """An IPv6 packet (RFC 8200) without extension headers, other than what `payload` has."""
+    """Returns an IPv6 packet (RFC 8200) with no extension headers except those in `payload`."""
     addresses = ipaddress.IPv6Address(source).packed + ipaddress.IPv6Address(destination).packed
     size = len(payload) if length is None else length
     return struct.pack("!IHBB", 6 << 28, size, protocol, 64) + addresses + payload
 
 
 def udp_over_ipv4(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
-    """A UDP datagram without a checksum, which IPv4 allows (RFC 768)."""
+    """Returns a UDP datagram without a checksum, which IPv4 allows (RFC 768)."""
     return ipv4(UDP, source[0], destination[0], udp(source[1], destination[1], payload))
 
 
 def udp(source: int, destination: int, payload: bytes, *, length: int | None = None, sum_: int = 0) -> bytes:
-    """A UDP datagram, with no checksum unless one is given."""
+    """Returns a UDP datagram, without a checksum by default."""
     size = 8 + len(payload) if length is None else length
     return struct.pack("!HHHH", source, destination, size, sum_) + payload
 
@@ -66,7 +65,7 @@ def tcp_over_ipv4(
     offset: int | None = None,
     damage: int = 0,
 ) -> bytes:
-    """A TCP segment (RFC 9293) without payload; `damage` is added to its checksum."""
+    """Returns a TCP segment (RFC 9293) without payload. `damage` is added to its checksum."""
     words = 5 + len(options) // 4 if offset is None else offset
 
     def segment(sum_: int) -> bytes:
@@ -80,7 +79,7 @@ def tcp_over_ipv4(
 
 
 def checksum(data: bytes) -> int:
-    """The internet checksum (RFC 1071)."""
+    """Returns the internet checksum (RFC 1071)."""
     data += bytes(len(data) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total > 0xFFFF:

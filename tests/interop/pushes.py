@@ -1,7 +1,7 @@
 """WebSockets whose server pushes: `python pushes.py serve`, and `python pushes.py watch HOST PORT COUNT`.
 
-The server prints its port and serves until it is told to end. The client opens so many connections and
-prints, for each, how many messages came and how many were sent, a line of JSON.
+The server prints its port and serves until it is terminated. The client opens COUNT connections. It prints the numbers
+of received and sent messages of each as a line of JSON.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Ping, Request, TextMessage
 
 BURSTS = 80
-# Seconds without any data after which a client gives a connection up. The longest pause is well below a second.
+# Seconds without data after which the client fails. The longest pause is well below a second.
 SILENCE = 15
 
 
 def bursts(seed: int) -> Iterator[tuple[list[int], float]]:
-    """Sizes of the messages in each burst, one to five, and the seconds until the next."""
+    """Yields bursts: the sizes of one to five messages, and the seconds until the next burst."""
     chance = random.Random(seed)
     for _ in range(BURSTS):
         yield [chance.randint(20, 400) for _ in range(chance.randint(1, 5))], chance.uniform(0.01, 0.06)
@@ -50,7 +50,7 @@ async def serve() -> None:
 
 
 async def event(connection: WSConnection, reader: asyncio.StreamReader, kind: type) -> None:
-    """Reads until there is an event of this kind."""
+    """Reads until an event of this kind arrives."""
     while True:
         connection.receive_data(await reader.read(65536) or None)
         if any(isinstance(found, kind) for found in connection.events()):
@@ -62,7 +62,7 @@ async def watch(host: str, port: int, count: int) -> None:
 
 
 async def messages(host: str, port: int) -> dict[str, int | None]:
-    """How many messages came in their order, and how many there were, which the last one says."""
+    """Returns the number of messages that arrived in order, and the total, which the last message contains."""
     came, sent, text = 0, None, ""
     try:
         async with asyncio.timeout(SILENCE):

@@ -1,6 +1,6 @@
 """A server in a process of its own: `python serve.py < CONFIGURATION`.
 
-Prints the port and serves the interop tests' services until it is told to end.
+Prints the port and serves the services of the interop tests until it is terminated.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Configurations as people have them, and what clients are given."""
+"""Configurations from other programs, and the configurations that clients get."""
 
 import configparser
 from pathlib import Path
@@ -115,13 +115,13 @@ async def test_a_peer_comes_and_goes_by_reconfiguration() -> None:
 
 
 async def test_the_client_configuration_that_is_handed_out_works(tmp_path) -> None:
-    # mitmproxy's own format: both keys are known, so the client's whole file is.
+    # mitmproxy's own format has both keys, so the client's whole file is known.
     text = f'{{"server_key": "{genkey()}", "client_key": "{genkey()}"}}'
     async with await mitmproxy_watm.start_server(
         "wireguard", HOST, 0, config=text, handle_tcp_stream=web_services.handle_tcp
     ) as server:
         [given] = server.client_configs(HOST)
-        # wg(8) itself takes it, as wg-quick would hand it on.
+        # wg(8) accepts it in the form that wg-quick passes on.
         file = tmp_path / "wg0.conf"
         file.touch(mode=0o600)
         file.write_text(given.content)

@@ -1,4 +1,4 @@
-"""`make demo` when something is missing; that it works otherwise, `make test-demo` shows."""
+"""Failures of `make demo`. `make test-demo` tests its success."""
 
 import pathlib
 import subprocess

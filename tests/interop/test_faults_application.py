@@ -1,4 +1,4 @@
-"""Handlers of a careless application: what they do costs their own flow, and no other."""
+"""Handlers of a careless application: their faults cost their own flow, and no other."""
 
 import asyncio
 import logging
@@ -61,7 +61,7 @@ async def test_a_handler_that_never_reads_holds_its_sender_back_and_nobody_else(
             async with client.udp(f"{V4}:{NEVER_READS}") as datagrams, asyncio.TaskGroup() as group:
                 for _ in range(20):
                     group.create_task(send())
-                # A queue of 256 on the way to the handler, of which the rest is dropped.
+                # The queue to the handler holds 256. The rest is dropped.
                 for _ in range(2000):
                     await datagrams.write(bytes(1000))
                 await until("datagrams are dropped", lambda: counted(running, "netstack.udp_dropped") > 1000)
@@ -79,12 +79,12 @@ async def test_a_handler_that_closes_early_ends_its_own_flow(port: int) -> None:
                 async with client.tcp(f"{V4}:{port}") as conn, client.udp(f"{V4}:{port}") as datagrams:
                     await datagrams.write(b"0123456789")
                     await conn.write(b"0123456789")
-                    # The end comes at once, and what is still sent is thrown away.
+                    # The end comes at once, and later data is discarded.
                     assert await conn.read_all() == b""
                     await conn.write(bytes(MB))
             await others.more()
             await client.do("echo", messages=20)
-        # Of the flows nothing stays but UDP's, until they are idle for too long.
+        # No flow stays except the UDP flows, until their idle timeout.
         await until("the connections are gone", lambda: running.server.status().flows < 20)
 
 

@@ -1,4 +1,4 @@
-"""Packets inside the tunnel that no proper TCP/IP stack would send."""
+"""Packets inside the tunnel that no correct TCP/IP stack sends."""
 
 import asyncio
 import struct
@@ -11,7 +11,7 @@ from . import packets
 from .neighbour import counted, undisturbed, until
 from .packets import MORE_FRAGMENTS, TCP, UDP
 
-# The source's, with a port.
+# The source address with a port.
 US4, US6 = ("10.0.2.1", 1000), "fd00:2::1"
 TO = (V4, 2000)
 
@@ -29,11 +29,11 @@ def damaged(packet: bytes, at: int) -> bytes:
 
 
 UDP_HELLO = packets.udp(US4[1], TO[1], b"hello")
-# Type 128, so that the whole has to be dropped by who does not know it (RFC 8200, 4.2).
+# Type 128: a receiver that does not know the option must drop the packet (RFC 8200, 4.2).
 UNKNOWN_OPTION = struct.pack("!BBBBI", UDP, 0, 0x80, 4, 0)
 ROUTE_WITH_STOPS = struct.pack("!BBBBI", UDP, 0, 0, 3, 0)
 
-# Each packet, and the one counter that it adds 1 to.
+# Each packet, and the counter that it increments.
 FAULTS = {
     "ipv4: header checksum": (damaged(v4(UDP_HELLO), 10), "netstack.ip_malformed"),
     "ipv4: header of 16 bytes": (v4(UDP_HELLO, header_length=4), "netstack.ip_malformed"),
@@ -120,12 +120,12 @@ async def test_overlapping_fragments_spoil_their_packet_and_no_other() -> None:
         def more(name: str) -> int:
             return counted(running, name) - before[name]
 
-        # The second lies over the end of the first; the third would have made it whole.
+        # The second fragment overlaps the end of the first. The third would complete the packet.
         for begin, end in ((0, 800), (792, 1600), (1600, len(whole))):
             await client.inject(piece(begin, end, 2))
         await until("dropped", lambda: more("netstack.fragments_dropped") == 2)
         assert more("netstack.fragments_reassembled") == 0
-        # In the wrong order, and one twice, which a network may do (RFC 8200, 4.5).
+        # The fragments are reordered, and one is duplicated, as a network may do (RFC 8200, 4.5).
         for begin, end in ((1600, len(whole)), (0, 800), (0, 800), (800, 1600)):
             await client.inject(piece(begin, end, 3))
         await until("put together", lambda: more("netstack.fragments_reassembled") == 1)
@@ -137,14 +137,14 @@ async def test_fragments_whose_rest_never_comes_take_bounded_room() -> None:
         await client.do("echo", messages=1)
         for identification in range(2, 102):
             await client.inject(v4(bytes(64), identification=identification, fragment=MORE_FRAGMENTS))
-        # 32 of a peer are kept.
+        # The server keeps 32 incomplete packets of a peer.
         await until("given up", lambda: counted(running, "netstack.fragments_expired") == 68)
         await client.do("udp-echo", messages=20, size=5000)
 
 
 @pytest.mark.parametrize("protocol", [TCP, UDP], ids=["tcp", "udp"])
 async def test_a_peer_that_opens_twenty_thousand_flows_has_only_its_share(protocol: int) -> None:
-    # Sources that the client itself does not have, so that nobody answers for them.
+    # The client does not have these source addresses, so it sends no answers.
     neighbour, peer = Peer(), Peer(addresses=("10.1.0.1",), allowed_ips=["10.1.0.0/16"])
     make = packets.tcp_over_ipv4 if protocol == TCP else _hello
     async with serving(neighbour, peer) as running, undisturbed(running, neighbour) as others:

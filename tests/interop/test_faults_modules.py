@@ -1,5 +1,6 @@
-"""Module files that are none, and modules that fail: what the user is told, and that everything
-else in the process goes on. What each fault is to the runtime is in runtime/tests."""
+"""Invalid module files, and modules that fail: the user sees an error, and everything else in the process keeps
+running. runtime/tests covers each fault in the runtime.
+"""
 
 import asyncio
 import datetime
@@ -73,7 +74,7 @@ async def test_a_module_that_fails_later_is_started_again(
         ) as guest:
             port = guest.getsockname()[1]
             module_files.tell(port, "a flow")
-            # A flow that nobody has accepted yet ends without a word.
+            # A flow that is not accepted yet ends without an event.
             await asyncio.wait_for(begun.wait(), 10)
             assert guest.status().flows == 1
             module_files.tell(port, command)
@@ -125,7 +126,7 @@ async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathl
                     told = await program.ask(command=f"watm.load {file}@{HOST}:{free_port()}")
                     assert file.name in told and words.lower() in told.lower()
                 assert await program.ask(modes=True) == before
-                # The connection from before is as it was.
+                # The earlier connection is unaffected.
                 await connection.write(b"GET /still HTTP/1.1\r\nHost: 10.9.8.7\r\nConnection: close\r\n\r\n")
                 assert b"from inside /still" in await connection.read_all()
     assert "Traceback" not in program.text

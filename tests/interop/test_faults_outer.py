@@ -1,4 +1,4 @@
-"""Datagrams of strangers, and a peer's datagrams on a bad path."""
+"""Datagrams of strangers, and datagrams of a peer over a bad path."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,9 @@ def port_of(running: Running) -> int:
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture):
-    """No stranger is worth a record above DEBUG. What is INFO is of peers that connected, and
-    the number of records that were left out, if such a one was among them."""
+    """Checks that strangers cause no record above DEBUG. INFO records are about peers that connected, or count dropped
+    records if one of those was INFO.
+    """
     caplog.set_level(logging.DEBUG)
     yield
     ours = [record for record in caplog.get_records("call") if record.name.startswith("mitmproxy_watm")]
@@ -43,7 +44,7 @@ def quiet(caplog: pytest.LogCaptureFixture):
     assert [text for text in informed if "connected from" not in text and "logs too fast" not in text] == []
 
 
-# What is sent, and how it is counted.
+# The datagrams, and their counters.
 STRANGERS = {
     "empty": (b"", "not_wireguard"),
     "a byte": (b"\x04", "not_wireguard"),
@@ -131,7 +132,7 @@ async def test_a_path_that_reorders_datagrams_changes_nothing() -> None:
                 for action in ("bulk-up", "bulk-down"):
                     await client.do(action, bytes=MB, timeout=30)
                 assert (await client.do("udp-echo", messages=200, window=20))["lost"] == 0
-                # Late is not twice.
+                # A late datagram is no replay.
                 assert counted(running, DROPPED + "replay") == 0
 
 
@@ -172,8 +173,9 @@ async def test_damaged_copies_of_a_peers_datagrams_harm_nobody() -> None:
     ],
 )
 async def test_a_flood_of_handshakes_stalls_nobody(knows_the_key: bool, first: str, addresses: int) -> None:
-    """Only one from more addresses than there are handshakes a second has newcomers prove theirs, which takes
-    wireguard-go five seconds."""
+    """Only a flood from more addresses than handshakes per second makes newcomers prove their address, which takes
+    wireguard-go five seconds.
+    """
     neighbour, newcomer = two_peers()
     rate, seconds = 2000, 5
     async with serving(neighbour, newcomer) as running, undisturbed(running, neighbour) as others:
@@ -198,14 +200,15 @@ async def test_a_flood_of_handshakes_stalls_nobody(knows_the_key: bool, first: s
         sent = int(await flood.stdout.read())
         assert sent > rate
         if knows_the_key:
-            # A hundred a second cost key exchanges, the others a cookie.
+            # A hundred per second get a key exchange, the others a cookie.
             assert 0 < counted(running, DROPPED + "not_authentic") <= 100 * (seconds + 2)
         assert counted(running, reason) <= sent
 
 
 async def handshake_with(server: Running, client: WgClient) -> None:
-    """The client begins none sooner than five seconds after the last, which may be one of its own,
-    and goes to whichever server it heard of last."""
+    """The client begins a handshake at least five seconds after the previous one, and sends to the server that it heard
+    from last.
+    """
     for _ in range(4):
         await client.do("server", address=f"{HOST}:{port_of(server)}")
         with contextlib.suppress(WgClientError):
@@ -219,8 +222,8 @@ async def test_a_client_goes_from_one_server_to_another_with_the_same_key() -> N
         async with serving(neighbour, peer, private_key=one.private_key) as two, undisturbed(two, neighbour):
             async with one.client(peer) as client:
                 await client.do("echo", messages=3)
-                # What is of a session with the other server means nothing to this one. A late
-                # packet of the other's takes the client back there.
+                # This server does not know the sessions of the other one. A late packet of the other server makes the
+                # client return to it.
                 while counted(two, DROPPED + "no_session") == 0:
                     await client.do("server", address=f"{HOST}:{port_of(two)}")
                     await client.inject(packets.udp_over_ipv4(("10.0.2.1", 1), (V4, 7), b"to the other"))

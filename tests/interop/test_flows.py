@@ -1,4 +1,4 @@
-"""wireguard-go with gVisor's TCP/IP as the client: what flows do."""
+"""Flows of wireguard-go with gVisor's TCP/IP."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ async def test_both_directions_are_closed_on_their_own() -> None:
     peer = Peer()
 
     async def handle(stream) -> None:
-        # The server's FIN goes first, and what the client sends still comes.
+        # The server sends its FIN first, and still receives data of the client.
         stream.write(b"all I have to say")
         stream.write_eof()
         received = b""
@@ -206,7 +206,7 @@ async def test_a_udp_flow_that_was_closed_comes_back_as_a_new_one() -> None:
         async with client.udp(f"{V4}:4000", local_port=5555) as conn:
             for count in range(1, 4):
                 answer = None
-                while answer is None:  # the flow before may still be closing
+                while answer is None:  # the previous flow may still be closing
                     await conn.write(b"again")
                     with contextlib.suppress(WgClientTimeout):
                         answer = await conn.read(timeout=1)
@@ -244,7 +244,7 @@ async def test_protocols_that_are_not_carried_get_an_icmp_error() -> None:
 @pytest.mark.parametrize("action", ["bulk-up", "bulk-down"])
 async def test_a_long_path_is_filled(action: str) -> None:
     peer = Peer()
-    # At 64 KiB a round trip of 100 ms it would be 0.66 MB/s.
+    # A window of 64 KiB for a round trip of 100 ms would mean 0.66 MB/s.
     async with serving(peer) as running, running.client(peer, delay="100ms") as client:
         result = await client.do(action, bytes=20 * MB, timeout=30)
         assert result["mb_per_second"] > 4
@@ -267,7 +267,7 @@ async def test_many_connections_at_once() -> None:
 async def test_a_client_that_forgot_its_connection_opens_it_again_at_once() -> None:
     peer = Peer()
     async with serving(peer) as running:
-        for _ in range(3):  # the one before was forgotten
+        for _ in range(3):  # the previous flow has been removed
             async with running.client(peer) as client, client.tcp(f"{V4}:7", local_port=5000, timeout=5) as conn:
                 await conn.write(b"hello")
                 assert await conn.read_exactly(5) == b"hello"

@@ -1,6 +1,6 @@
-"""Paths whose round trip varies: whatever is sent arrives, and no stream falls silent.
+"""Paths whose round trip varies: all data arrives, and no stream stalls.
 
-Time limits are many times what anything takes: what fails here has stopped.
+Time limits are many times the usual durations, so a failure is a stall.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from watm_test_support.tunnels import HOST, V4, Peer, config, serving
 from . import pushes
 
 HERE = pathlib.Path(__file__).parent
-# Extra delays of each datagram in each direction. Their order is kept.
+# Extra delays of each datagram in each direction. The order is kept.
 ALTERNATING, RANDOM, SHORT = "1ms,8ms", "2ms-20ms", "500us-6ms"
 STREAMS = 10
-# Seconds for everything that a test sends, which takes a few.
+# Seconds for all transfers of a test, which take a few seconds.
 LIMIT = 40
 
 
 class Browsing:
-    """mitmdump-watm, and a namespace from which everything goes through it by an emulated path."""
+    """mitmdump-watm, and a namespace whose traffic goes through it over an emulated path."""
 
     def __init__(self, between: Path, inner: Space) -> None:
         self.path, self._inner = between, inner
 
     def run(self, *command: str | pathlib.Path) -> str:
-        """Runs a program where only the tunnel leads out."""
+        """Runs a program in the namespace whose only route is the tunnel."""
         return self._inner.run(*command)
 
 
@@ -55,7 +55,7 @@ def browsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]:
         stack.callback(server.terminate)
         settings = {
             "confdir": folder,
-            # A client is offered HTTP/2 only if nothing is known of the server yet.
+            # mitmproxy offers HTTP/2 only while it does not know the server.
             "connection_strategy": "lazy",
             "local_server": server.stdout.readline().strip(),
         }
@@ -116,7 +116,7 @@ async def test_streams_that_push_little_by_little_stay_alive(jitter: str) -> Non
             async with running.client(peer, server=between.address) as client:
 
                 async def read(port: int) -> int:
-                    """How many bytes are missing or wrong at the end of the stream."""
+                    """Returns the number of bytes missing or wrong at the end of the stream."""
                     sent = sum(sum(sizes) for sizes, _ in pushes.bursts(seed=port))
                     async with client.tcp(f"{V4}:4000", local_port=port) as conn:
                         came = await conn.read_exactly(sent + 1, timeout=LIMIT)

@@ -1,6 +1,7 @@
-"""The kernel's TCP over some of the paths of `watm/netstack/tests/rough_paths.rs`: two namespaces with
-a TUN device each, and between them the delays of those tests. The stack may take three times as long
-as the kernel, and the kernel must not be quicker than the ideal sender that those tests compare with."""
+"""The kernel's TCP over some of the paths of `watm/netstack/tests/rough_paths.rs`: two namespaces with a TUN device
+each, with the delays of those tests between them. The stack may take three times as long as the kernel. The kernel must
+not beat the ideal sender of those tests.
+"""
 
 import contextlib
 import fcntl
@@ -21,12 +22,12 @@ from watm_test_support.spaces import ROOT, Space, interface_name, spaces
 PROGRAM = ROOT / "watm" / "target" / "release" / "examples" / "rough_path"
 SENDER, RECEIVER, PORT, MTU = "10.77.0.1", "10.77.0.2", 5000, 1420
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-# The stack's time as a multiple of the kernel's, and the least of the kernel's as one of the ideal.
+# The largest ratio of the stack's time to the kernel's, and the smallest of the kernel's to the ideal.
 MOST, LEAST = 3.0, 0.9
-# Most seconds of one case.
+# The time limit of one case, in seconds.
 LIMIT = 30
 
-# Those where the stack needs most compared with the ideal sender, and one of each other kind.
+# The cases in which the stack is slowest compared with the ideal sender, and one of each other kind.
 CASES = [
     ("steady", "trickle-then-bulk", 22),
     ("step up", "push", 4),
@@ -70,7 +71,7 @@ def test_the_stack_keeps_up_with_the_kernel(path: str, shape: str, seed: int) ->
 
 @contextlib.contextmanager
 def devices(pair: list[Space]) -> Iterator[list[int]]:
-    """Makes a TUN device in each namespace, and yields their descriptors."""
+    """Creates a TUN device in each namespace, and yields their descriptors."""
     with contextlib.ExitStack() as stack:
         descriptors = []
         for space, address in zip(pair, (SENDER, RECEIVER), strict=True):
@@ -87,7 +88,7 @@ def devices(pair: list[Space]) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def inside(space: Space) -> Iterator[None]:
-    """Has this thread work in a namespace for the length of the block."""
+    """Moves this thread into a namespace for the length of the block."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     there = os.open(pathlib.Path("/var/run/netns") / space.name, os.O_RDONLY)
     try:
@@ -100,7 +101,7 @@ def inside(space: Space) -> Iterator[None]:
 
 
 def transfer(pair: list[Space], writes: list[tuple[float, int]]) -> float:
-    """Sends what is to be written when it is due, and returns the seconds until it has arrived."""
+    """Sends each write at its time. Returns the seconds until all data has arrived."""
     with inside(pair[1]):
         listener = socket.create_server((RECEIVER, PORT))
     with inside(pair[0]):
@@ -128,7 +129,7 @@ def transfer(pair: list[Space], writes: list[tuple[float, int]]) -> float:
 
 
 def write(sender: socket.socket, writes: list[tuple[float, int]], begun: float) -> None:
-    """Writes what is due, each at its time after `begun`."""
+    """Writes each piece at its time after `begun`."""
     for at, size in writes:
         time.sleep(max(0.0, begun + at - time.monotonic()))
         sender.sendall(bytes(size))

@@ -1,4 +1,4 @@
-"""The console script with a configuration of its own: several peers browse through mitmproxy."""
+"""mitmdump-watm with several peers that browse through it."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ NAME = "watm.test"
 
 
 class Mitmdump:
-    """A running mitmdump-watm and what its addon noted."""
+    """A running mitmdump-watm and the records of its addon."""
 
     def __init__(self, process: Child, port: int, public_key: str, folder: pathlib.Path) -> None:
         self.authority = folder / "mitmproxy-ca-cert.pem"
@@ -39,7 +39,7 @@ class Mitmdump:
         )
 
     def notes(self, count: int) -> list[dict]:
-        """The first `count` flows, once they are there."""
+        """Waits for `count` flows and returns them."""
         self._process.wait_for(
             f"mitmproxy did not see {count} flows", lambda: self._notes.read_text().count("\n") >= count, 10
         )
@@ -62,7 +62,7 @@ def mitmdump(tmp_path: pathlib.Path) -> Iterator[Mitmdump]:
         port = free_port()
         settings = {
             "confdir": tmp_path,
-            # Otherwise the client is offered what the server at the other end speaks.
+            # Otherwise mitmproxy offers the protocols of the server at the other end.
             "connection_strategy": "lazy",
             "ssl_verify_upstream_trusted_ca": authority,
             "demo_name": NAME,

@@ -1,12 +1,12 @@
-"""The defects of mitmproxy's own WireGuard server, as of mitmproxy_rs 0.12, that ours has not.
+"""Defects of mitmproxy's own WireGuard server (mitmproxy_rs 0.12) that the module does not have.
 
 Here: handshakes that take five seconds more from the eleventh on; a second read, or one after a
 cancelled one, that takes the server down; datagrams larger than a packet that never arrive; an
 endpoint that moves before a packet is known to be authentic. Elsewhere:
 
-- a UDP flow that is dead after a pause of 20 s, mitmproxy's patience: host-python/tests,
+- a UDP flow that fails after a pause of 20 s, mitmproxy's timeout: host-python/tests,
   `test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up`, with a shorter patience;
-- ICMPv6 echo replies that nobody knows as such: `test_ping_is_answered` in test_flows.py, and with
+- ICMPv6 echo replies that clients do not recognize: `test_ping_is_answered` in test_flows.py, and with
   the system's own ping `test_the_systems_ping` in test_tun.py;
 - crashes at the interpreter's exit: host-python/tests/test_exit.py;
 - private keys that every user can read: host-python/tests,
@@ -89,13 +89,13 @@ async def test_only_authentic_packets_move_a_client() -> None:
                     await asyncio.sleep(0.01)
                 with outer.stranger(port) as stranger:
                     for seen in list(path.seen):
-                        # As it was, with another tag, and as a packet that is yet to come.
+                        # The packet unchanged, with another tag, and with a later counter.
                         stranger.send(seen)
                         stranger.send(seen[:-1] + bytes([seen[-1] ^ 1]))
                         if seen.startswith(outer.DATA):
                             stranger.send(seen[:8] + struct.pack("<Q", 1 << 32) + seen[16:])
                     await asyncio.sleep(0.1)
-                    # The client says nothing before this reaches it.
+                    # The client sends nothing before this reaches it.
                     go_on.set()
                     assert await conn.read(timeout=5) == b"where you are"
                     with pytest.raises(BlockingIOError):

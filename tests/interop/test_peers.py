@@ -1,4 +1,4 @@
-"""Several clients: who they are, what they may send, and what they never see."""
+"""Several clients: their identities, their permitted addresses, and their isolation."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ async def test_a_peers_packets_never_reach_another_peer() -> None:
     async with serving(*peers) as running, running.client(one) as first, running.client(two) as second:
         await second.do("echo", messages=1)
         await second.do("capture", on=True)
-        # The other's address is a destination like any other: the server answers for it.
+        # The other client's address is a destination like any other: the server answers for it.
         target = two.addresses[0]
         assert (await first.do("ping", to=target, count=3))["replies"] == 3
         assert (await first.do("echo", to=f"{target}:7", messages=3))["messages"] == 3
@@ -82,7 +82,7 @@ async def test_a_peers_packets_never_reach_another_peer() -> None:
 
 
 async def test_two_clients_with_the_same_inner_address_and_port() -> None:
-    # What mitmproxy's own interface gives: peers without addresses.
+    # mitmproxy's own interface configures peers without addresses.
     server_key, peers = genkey(), [Peer(), Peer()]
     taken = asyncio.Queue()
 

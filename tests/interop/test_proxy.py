@@ -1,4 +1,4 @@
-"""The PROXY protocol: haproxy and curl as those who pass connections on."""
+"""The PROXY protocol with haproxy and curl as proxies."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ LIMIT = 10
 
 @contextlib.asynccontextmanager
 async def haproxy(folder: pathlib.Path, server: str, *, to: int) -> AsyncIterator[int]:
-    """haproxy with a frontend, whose port is returned, and a backend with these words behind its address."""
+    """Runs haproxy with a frontend, whose port it returns, and a backend with these parameters."""
     port = free_port()
     config = folder / "haproxy.cfg"
     config.write_text(
@@ -61,7 +61,7 @@ backend out
 
 @contextlib.asynccontextmanager
 async def server(config: str) -> AsyncIterator[tuple[int, asyncio.Queue]]:
-    """A server that echoes, and whom each connection that says something is from."""
+    """An echo server, and the source of each connection that sends data."""
     seen: asyncio.Queue = asyncio.Queue()
 
     async def echo(stream) -> None:
@@ -99,13 +99,13 @@ async def test_haproxys_facts_and_checksum_are_taken(tmp_path) -> None:
             writer.close()
         assert said["peername"] == ("192.0.2.7", 5555)
         name = "request-192.0.2.7"
-        # The TLV as it came, for whoever passes it on.
+        # The TLV unchanged, for programs that pass it on.
         tlv = bytes([0x05, 0, len(name)]) + name.encode()
         assert said["attributes"] == {"proxy.unique-id": name, "proxy.tlvs": tlv.hex()}
 
 
 async def test_haproxys_health_checks_are_its_own(tmp_path) -> None:
-    """They say LOCAL, and end before they say anything else."""
+    """Health checks send LOCAL, and close without data."""
     async with server(ANY) as (to, seen):
         async with haproxy(tmp_path, "send-proxy-v2 check check-send-proxy inter 50", to=to) as port:
             await asyncio.sleep(0.5)
@@ -154,7 +154,7 @@ async def test_curl_through_mitmdump_is_seen_as_the_client(tmp_path) -> None:
 
 
 async def curl(*arguments: str) -> bytes:
-    """Returns what curl fetches."""
+    """Returns the page that curl fetches."""
     command = ["curl", "-sS", *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=LIMIT, check=True)
     return done.stdout
@@ -162,7 +162,7 @@ async def curl(*arguments: str) -> bytes:
 
 @pytest.mark.parametrize("client", ["192.0.2.7", "2001:db8::7"])
 async def test_streams_go_where_their_clients_went_in_mitmdump(client: str, tmp_path) -> None:
-    """Without the option that says it, to the destination that the header has."""
+    """Without the option `to`, flows go to the destination in the header."""
     config = tmp_path / "proxy.conf"
     config.write_text(ANY)
     family = socket.AF_INET6 if ":" in client else socket.AF_INET
@@ -188,7 +188,7 @@ async def test_streams_go_where_their_clients_went_in_mitmdump(client: str, tmp_
 
 
 def datagram(port: int, payload: bytes) -> bytes:
-    """A client's to this port here, as a proxy passes it on."""
+    """Opens a connection with the header of a client."""
     ends = ipaddress.ip_address("192.0.2.7").packed + ipaddress.ip_address(HOST).packed
     return b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c" + ends + struct.pack(">HH", 5555, port) + payload
 

@@ -1,4 +1,4 @@
-"""`make soak` itself, in its shortest form, and what it takes for flat."""
+"""The shortest run of `make soak`, and its check for growth."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""The module is swapped while a real WireGuard client works; nobody on either side notices."""
+"""Swaps of the module under traffic of a real WireGuard client: neither side notices."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def test_everything_goes_on_through_ten_swaps() -> None:
     download, shell, requests, echo = result.parts.values()
     assert (shell.done, download.done > 100, requests.done > 300, echo.done > 300) == (shell.done, True, True, True)
     assert shell.done >= 3 and echo.lost == 0
-    # The new module has the new flows.
+    # New flows go to the new module.
     assert max(result.served) < 2
 
 
@@ -40,7 +40,7 @@ async def test_a_hundred_swaps_leave_nothing_behind() -> None:
             async def others() -> list[int]:
                 return [known.number for known in running.server.status().generations][1:-1]
 
-            # Those that have no flow are gone once the client has answered, or some time later.
+            # Generations without flows end once the client has answered, or some time later.
             for _ in range(80):
                 if not await others():
                     break

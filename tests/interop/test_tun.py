@@ -18,7 +18,7 @@ V4, V6 = "10.9.8.7", "fd00:9::7"
 
 @pytest.fixture(scope="module")
 def tunnel() -> Iterator[Namespaces]:
-    """A server and a client with keys by wg(8), a pre-shared key among them."""
+    """A server and a client with keys from wg(8), including a pre-shared key."""
     server_key, client_key, shared = run("wg", "genkey"), run("wg", "genkey"), run("wg", "genpsk")
     server_config = (
         "# made with wg genkey, wg pubkey and wg genpsk\n"

@@ -1,12 +1,12 @@
-"""A plugin of pytest that puts our server in the place of `mitmproxy_rs.wireguard`.
+"""A pytest plugin that replaces `mitmproxy_rs.wireguard` with the module's server.
 
 With it, mitmproxy's own tests of its WireGuard mode run against the module:
 
     make test-mitmproxy MITMPROXY=path/to/a/checkout/of/12.2.3
 
 They are in mitmproxy's repository alone, not in its packages, so `make test` cannot rely on them.
-mitmproxy asks whether a stream or a server is one of mitmproxy_rs's classes; what it would conclude
-is said in other ways here.
+mitmproxy checks whether a stream or a server is of a class of mitmproxy_rs. The plugin answers
+these checks in other ways.
 """
 
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ started: list[wireguard.WireGuardServer] = []
 
 
 class Server:
-    """Looks like one of asyncio's: has `sockets`."""
+    """Has `sockets`, like a server of asyncio."""
 
     def __init__(self, server: wireguard.WireGuardServer) -> None:
         self._server = server
@@ -30,7 +30,7 @@ class Server:
 
 
 async def start_wireguard_server(host, port, private_key, peer_public_keys, handle_tcp_stream, handle_udp_stream):
-    """Ours; streams are given as reader and as writer."""
+    """Starts the module's server. Passes each stream as reader and as writer."""
     server = await wireguard.start_wireguard_server(
         host,
         port,
@@ -53,6 +53,6 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 def pytest_sessionfinish(session) -> None:
-    """A run that went past us proves nothing."""
+    """Fails a run that did not use the module."""
     if not started:
         session.exitstatus = 1

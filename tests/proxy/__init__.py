@@ -1,1 +1,1 @@
-"""The PROXY protocol, with other people's programs, and from clients' addresses."""
+"""The PROXY protocol with other programs, and connections from clients' addresses."""

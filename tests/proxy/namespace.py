@@ -1,5 +1,6 @@
-"""A network namespace of a test's own, in which answers to clients' addresses come back, and sockets
-in it. The machine's own network is not touched."""
+"""A network namespace that routes answers to clients' addresses back, and sockets in it. The
+machine's own network stays unchanged.
+"""
 
 import contextlib
 import os
@@ -27,29 +28,29 @@ def ip(*arguments: str) -> None:
 
 
 class Namespace:
-    """Use `namespace`."""
+    """A network namespace. Use `namespace`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def command(self, *command) -> list[str]:
-        """The command, to be run inside."""
+        """Returns the command that runs another one inside."""
         return ["ip", "netns", "exec", self.name, *map(str, command)]
 
     def counter(self, group: str, name: str) -> int:
-        """A count of the kernel's, from a line of names and one of numbers."""
+        """Returns a counter of the kernel, from a line of names and a line of numbers."""
         text = subprocess.check_output(self.command("cat", "/proc/net/netstat"), text=True, timeout=60)
         names, numbers = (line.split() for line in text.splitlines() if line.startswith(f"{group}:"))
         return int(numbers[names.index(name)])
 
     def bring_answers_back(self) -> None:
-        """Sets the rules that mmproxy's README asks for."""
+        """Sets the rules of mmproxy's README."""
         for rule in RULES:
             ip("-n", self.name, *rule)
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """This thread is in the namespace."""
+        """Moves this thread into the namespace for the length of the block."""
         with open(f"/var/run/netns/{self.name}") as there, open("/proc/thread-self/ns/net") as home:
             os.setns(there.fileno(), os.CLONE_NEWNET)
             try:
@@ -58,7 +59,7 @@ class Namespace:
                 os.setns(home.fileno(), os.CLONE_NEWNET)
 
     def socket(self, address: str, kind: sockets.SocketKind) -> sockets.socket:
-        """One for this address' family, with a limit for every step."""
+        """Makes a socket of this address's family, with a time limit for each step."""
         family = sockets.AF_INET6 if ":" in address else sockets.AF_INET
         with self.inside():
             made = sockets.socket(family, kind)
@@ -67,7 +68,7 @@ class Namespace:
         return made
 
     def bound(self, address: str, port: int, kind: sockets.SocketKind) -> sockets.socket:
-        """One that is bound there, and listens if it is for connections."""
+        """Makes a socket that is bound to this address. A TCP socket listens."""
         made = self.socket(address, kind)
         made.bind((address, port))
         if kind == sockets.SOCK_STREAM:
@@ -82,7 +83,7 @@ class Namespace:
 
 @contextlib.contextmanager
 def namespace() -> Iterator[Namespace]:
-    """Makes one and removes it at the end of the block."""
+    """Creates a namespace and removes it at the end of the block."""
     needs.root("network namespaces")
     made = Namespace(f"watm{secrets.token_hex(4)}")
     ip("netns", "add", made.name)

@@ -19,10 +19,10 @@ METRICS = 7001
 
 
 class Serving(watm_serve.Serving):
-    """Use `serving`."""
+    """A running `watm serve`. Use `serving`."""
 
     def configure(self, config: str) -> None:
-        """Have it read another configuration of the module's."""
+        """Reloads it with another configuration of the module."""
         (self.folder / "proxy.conf").write_text(config)
         self.reload()
 
@@ -37,7 +37,7 @@ def serving(
     workers: int = 1,
     address: str = "[::]",
 ) -> Iterator[Serving]:
-    """Runs it for the length of the block, on TCP and UDP, by default IPv4 and IPv6."""
+    """Runs `watm serve` for the length of the block, on TCP and UDP, by default with IPv4 and IPv6."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "proxy.conf").write_text(config)

@@ -1,4 +1,4 @@
-"""`make bench-proxy` itself, in its short form."""
+"""The short form of `make bench-proxy`."""
 
 import json
 import pathlib

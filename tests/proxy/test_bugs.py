@@ -1,5 +1,6 @@
-"""Bugs that programs for this protocol have had, by their numbers in the order of their finding, and
-what else they do not survive. The parser's are tested in `watm/proxy-protocol`."""
+"""Known bugs of other programs for this protocol, numbered in the order of their discovery.
+`watm/proxy-protocol` tests those of parsers.
+"""
 
 import socket
 import threading
@@ -15,7 +16,7 @@ HOST = "127.0.0.1"
 HEADER = version_2("203.0.113.7", "198.51.100.1", 4444)
 DATAGRAM = version_2("203.0.113.7", "198.51.100.1", 4444, udp=True)
 PIECE = bytes(range(256)) * 4096
-# Of `PIECE`: 24 MiB.
+# The number of pieces: 24 MiB in all.
 PIECES = 24
 
 
@@ -103,7 +104,7 @@ def test_b5_two_hundred_connections_at_once_wait_for_nobody(inside, running):
             upstream.accept()[0].close()
         for client in clients:
             client.close()
-    # A SYN that finds no room is lost, and sent again after a second.
+    # A SYN beyond the backlog is lost, and sent again after a second.
     assert inside.counter("TcpExt", "TCPSynRetrans") == before
 
 
@@ -186,7 +187,7 @@ def test_another_list_of_who_is_believed_holds_at_once_and_without_one_nobody_is
             if believed:
                 works(inside)
             else:
-                # At once, maybe before this end knows of the connection.
+                # The reset may arrive before `connect` returns.
                 with pytest.raises(ConnectionResetError), inside.connected(HOST, PORT) as near:
                     assert_reset(near)
                     raise ConnectionResetError

@@ -1,4 +1,4 @@
-"""haproxy and nginx as those who pass connections on."""
+"""The PROXY protocol with haproxy and nginx as proxies."""
 
 import contextlib
 import pathlib
@@ -55,7 +55,7 @@ def inside():
 
 @contextlib.contextmanager
 def peer(inside: Namespace, *command) -> Iterator[None]:
-    """Runs it for the length of the block, from when it listens."""
+    """Runs the proxy for the length of the block, once it listens."""
     process = subprocess.Popen(inside.command(*command), stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + LIMIT
@@ -72,16 +72,16 @@ def peer(inside: Namespace, *command) -> Iterator[None]:
 
 
 def talk(inside: Namespace, client: str | None) -> None:
-    """Through the peer and the server to an upstream and back, which sees this client."""
+    """Echoes through the proxy and the server. The upstream sees this client's address."""
     with inside.bound(HOST, UPSTREAM, socket.SOCK_STREAM) as upstream:
-        # Of the looks at whether the peer listens some may have come as far.
+        # Probes for the proxy's port may reach the upstream too.
         time.sleep(0.05)
         with inside.connected(HOST, FRONT) as near:
             near.sendall(b"hello")
             end = time.monotonic() + LIMIT
             while time.monotonic() < end:
                 far, seen = upstream.accept()
-                # Whoever looked and went may be a reset.
+                # The end of a probe may be a reset.
                 with contextlib.suppress(ConnectionResetError):
                     if far.recv(5) == b"hello":
                         break

@@ -1,4 +1,4 @@
-"""Connections and datagrams go on from their clients' addresses."""
+"""Connections and datagrams that come from their clients' addresses."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_a_connection_is_from_its_client_on_both_sides(inside, running, address,
             assert far.recv(5) == b"hello"
             far.sendall(b"answer")
             assert near.recv(6) == b"answer"
-            # Each direction ends by itself.
+            # Each direction ends separately.
             near.shutdown(socket.SHUT_WR)
             assert far.recv(1) == b""
             far.sendall(b"more")
@@ -72,7 +72,7 @@ def test_b4_datagrams_are_from_their_clients_behind_one_socket(inside, running, 
 
 
 def test_f2_the_upstream_is_of_the_clients_family(inside, running):
-    """A client of IPv4 may come by IPv6, and is still one of IPv4 as `::ffff:...`."""
+    """An IPv4 client may connect over IPv6. Its address is then `::ffff:...`."""
     with inside.bound("127.0.0.1", UPSTREAM, socket.SOCK_STREAM) as upstream:
         for header in (
             version_1("203.0.113.9", "198.51.100.1", 4445),
@@ -86,7 +86,7 @@ def test_f2_the_upstream_is_of_the_clients_family(inside, running):
 
 
 def test_no_client_has_an_address_of_this_machine(inside, running):
-    """The application may trust those: a header that claims one leads nowhere."""
+    """The application may trust local addresses, so a header that claims one gets no connection."""
     own = {4: "198.51.100.77", 6: "2001:db8::77"}
     for address in own.values():
         command = inside.command("ip", "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
@@ -127,7 +127,7 @@ def test_what_the_doctor_prints_puts_it_right(arguments):
         failed = {check["name"] for check in found["checks"] if not check["ok"]}
         assert failed == {"rule", "route", "reachable directly", "reachable from a client's address"}
         with inside.bound(address, UPSTREAM, socket.SOCK_STREAM):
-            # Some commands are for what others have made.
+            # Later commands refer to results of earlier ones.
             for _ in range(2):
                 status, found = doctor(inside, *arguments)
                 for check in found["checks"]:
@@ -156,7 +156,7 @@ def test_the_doctor_sees_a_kernel_that_throws_answers_away():
     """The upstream is on another machine."""
 
     def look(inside: Namespace) -> dict:
-        # By datagrams nobody has to answer.
+        # Datagrams need no answer.
         _, found = doctor(inside, "10.9.0.2:8000", "--udp")
         return {check["name"]: check for check in found["checks"]}
 

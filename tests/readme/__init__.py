@@ -1,1 +1,1 @@
-"""The commands and configurations of the pages."""
+"""Tests of the commands and configurations on the pages."""

@@ -1,4 +1,4 @@
-"""Which test runs each command of the pages, and which commands no test runs, with the reason.
+"""The test of each command on the pages, and the commands that no test runs, with the reason.
 
 A command belongs to the longest beginning here. `test_blocks.py` holds both tables to the pages.
 """
@@ -60,7 +60,7 @@ TESTED = {
     "watm serve watm.toml": "test_an_application_is_served",
     "watm serve --unsealed watm/target/modules/plain.wasm": "test_an_application_is_served",
 }
-"""The test in test_readme.py that runs commands with this beginning."""
+"""The tests in test_readme.py by the beginning of the commands that they run."""
 
 NOT_RUN = {
     "make test": "it is what runs this; test_make_test_is_a_target looks at it",
@@ -85,7 +85,7 @@ NOT_RUN = {
     "sha256sum --check": "needs the artefacts of `make dist`",
     "ssh -o ProxyCommand": "needs an SSH server; tests/tunnel/test_tunnel.py has --stdio without it",
 }
-"""Beginnings of commands that no test runs as they are, and why."""
+"""Beginnings of commands that no test runs unchanged, with the reason."""
 
 PARSED = {
     "toml,serve": "test_a_configuration_of_serve_is_accepted",
@@ -100,10 +100,10 @@ PARSED = {
     "json,root": "test_a_module_is_sealed_trusted_and_verified",
     "json,manifest": "test_a_module_is_sealed_trusted_and_verified",
 }
-"""The test that has the program's own parser read blocks of this kind."""
+"""The tests that parse blocks of a kind with the program's own parser."""
 
 PROGRAMS = {
     "start_server(": "test_the_python_program_echoes",
     "open_connection(": "test_modules_carry_a_page",
 }
-"""What a program in Python has in it, and the test that runs it."""
+"""A text in each Python program on the pages, and the test that runs the program."""

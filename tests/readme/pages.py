@@ -1,8 +1,8 @@
 """The pages for readers, and the blocks of code on them.
 
-A block's language says what it is: `console` has commands of a shell, each behind `$ `, or of mitmproxy, each behind
-`: `. A configuration names its format and its parser, such as `toml,serve`. `text` is a form or an output, and nothing
-to run.
+The language of a block states its kind. `console` has shell commands after `$ `, or mitmproxy
+commands after `: `. A configuration names its format and its parser, such as `toml,serve`. `text`
+is a form or an output, and is not run.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from watm_test_support.repository import ROOT
 
 FILES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs" / "src").glob("*.md")])
-"""README and its neighbours, and the book."""
+"""The pages: the README and the documents beside it, and the book."""
 
 _FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -29,36 +29,36 @@ class Block:
 
 
 def text() -> str:
-    """All pages."""
+    """Returns all pages."""
     return "\n".join(file.read_text() for file in FILES)
 
 
 def blocks_of(page: str, content: str) -> list[Block]:
-    """The blocks of a page."""
+    """Returns the blocks of a page."""
     return [Block(page, found[2], found[3]) for found in _FENCE.finditer(content)]
 
 
 def all_blocks() -> list[Block]:
-    """The blocks of all pages."""
+    """Returns the blocks of all pages."""
     return [block for file in FILES for block in blocks_of(str(file.relative_to(ROOT)), file.read_text())]
 
 
 def blocks(language: str) -> list[str]:
-    """The texts of this language, each once."""
+    """Returns the distinct texts of blocks of this language."""
     return list(dict.fromkeys(block.text for block in all_blocks() if block.language == language))
 
 
 def prose(content: str) -> str:
-    """A page without its blocks."""
+    """Returns a page without its blocks."""
     return _FENCE.sub("", content)
 
 
 def lines_of(block: str) -> list[str]:
-    """The commands of a block with their prompt. A line that ends with a backslash goes on in the next."""
+    """Returns the commands of a block with their prompt. A backslash at the end of a line continues it."""
     return re.sub(r"\\\n\s*", "", block).splitlines()
 
 
 def commands() -> list[str]:
-    """The commands of all pages without their prompt, each once; those of mitmproxy keep their colon."""
+    """Returns the distinct commands of all pages without their prompt. Those of mitmproxy keep the colon."""
     lines = [line for block in blocks("console") for line in lines_of(block)]
     return list(dict.fromkeys(line.removeprefix("$ ") for line in lines))

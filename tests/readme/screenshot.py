@@ -1,4 +1,4 @@
-"""`make screenshot`: mitmweb's page with a real client's traffic, as a real browser shows it."""
+"""`make screenshot`: a picture of mitmweb's page in a real browser, with a real client's traffic."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from watm_test_support.mitmproxy_programs import client
 from watm_test_support.mitmweb import start_web
 from watm_test_support.wgclient import WgClient
 
-# CSS pixels; the height is the page's.
+# The width in CSS pixels. The page determines the height.
 WIDTH, HEIGHT = 1000, 760
-# Of the picture, which is smaller than the page.
+# The width of the picture, which is smaller than the page.
 SHOWN = 840
 COLOURS = 200
-# Of traffic, which the graphs show.
+# Seconds of traffic in the graphs.
 SECONDS = 100
 TIMEOUT = 180
 
@@ -44,7 +44,7 @@ async def use(tunnel: WgClient) -> None:
 
 
 async def take(file: Path, folder: Path) -> None:
-    """Uses a tunnel, and writes the picture of the page that shows it."""
+    """Makes traffic in a tunnel, and writes the picture."""
     async with start_web(folder, "--mode", MODE) as (program, link), browser() as window:
         await window.resize(WIDTH, HEIGHT)
         await window.prefer("light")
@@ -57,14 +57,14 @@ async def take(file: Path, folder: Path) -> None:
             using.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await using
-    # Keys that were made a moment ago and are gone: nobody's.
+    # The keys are new and not used again.
     height = round(shown.height * SHOWN / shown.width)
     shown.resize((SHOWN, height), Image.Resampling.LANCZOS).quantize(COLOURS, Image.Quantize.FASTOCTREE).save(file, optimize=True)
     print(f"{file}: {file.stat().st_size} bytes")
 
 
 def main() -> None:
-    """The argument is the file."""
+    """Writes the picture to the file that the argument names."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(asyncio.wait_for(take(Path(sys.argv[1]), Path(folder)), TIMEOUT))
 

@@ -31,10 +31,10 @@ PROGRAM = ROOT / "target" / "release"
 WGCLIENT = ROOT / "build" / "wgclient"
 BIN = pathlib.Path(sys.executable).parent
 
-# Seconds. `make run` builds whatever is not there yet.
+# Seconds. `make run` builds everything that is missing.
 BUILD, START, STOP = 1800, 60, 30
 
-# Whatever builds may take that long.
+# Tests that build need this limit.
 pytestmark = pytest.mark.limit(2 * BUILD)
 
 MESSAGES = ("--messages=20", "--size=1000")
@@ -42,10 +42,10 @@ LISTENING = r"WireGuard server listening at"
 
 
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:
-    """A new user's: no configuration of mitmproxy, no browser to open."""
+    """Returns the environment of a new user: no configuration of mitmproxy, no browser."""
     return os.environ | {
         "HOME": str(tmp_path),
-        # What a home folder holds and a build needs.
+        # Folders in a home folder that a build needs.
         "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
         "PYENV_ROOT": os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv")),
@@ -66,13 +66,14 @@ def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpec
         dimensions=(120, 200),
         encoding="utf-8",
         timeout=START,
-        # Whoever runs the tests in the background ignores it, and what they run inherits that.
+        # A shell that runs the tests in the background ignores SIGINT, and its children inherit
+        # that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield child
     finally:
-        # To all that the shell has started, as a terminal does.
+        # The signal goes to the whole process group, as from a terminal.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGINT)
         deadline = time.monotonic() + STOP
@@ -80,13 +81,13 @@ def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpec
             with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
                 child.read_nonblocking(65536, timeout=0.2)
         child.close(force=True)
-        # A console that lost its terminal would go on for ever.
+        # A console that loses its terminal does not end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
 
 
 def keys() -> tuple[str, str, str]:
-    """A private key of a server, a private key of a client, the client's public key."""
+    """Returns a server's private key, and a client's private and public key."""
     from mitmproxy_watm.wireguard import genkey, pubkey
 
     server, client = genkey(), genkey()
@@ -94,7 +95,7 @@ def keys() -> tuple[str, str, str]:
 
 
 def client(port: int, server_key: str, client_key: str, action: str, *flags: str) -> None:
-    """A real client does one thing, and fails if the answer is wrong."""
+    """Runs one action of a real client, and fails if the answer is wrong."""
     from mitmproxy_watm.wireguard import pubkey
 
     subprocess.run(
@@ -113,7 +114,7 @@ def client(port: int, server_key: str, client_key: str, action: str, *flags: str
 
 
 def configuration(server_key: str, client_public_key: str) -> str:
-    """The page's own for a server, with keys."""
+    """Returns the page's configuration of a server, with keys."""
     return with_keys(blocks("ini,wireguard")[0], server_key, client_public_key)
 
 
@@ -128,7 +129,7 @@ def test_make_run_shows_the_client_configuration_and_its_qr_code(ui, tmp_path):
     assert "make run" in commands()
     with terminal(f"make run UI={ui} PORT={free_port()}", tmp_path) as child:
         if ui == "console":
-            # The event log has the configuration; the status bar the mode.
+            # The event log shows the configuration, and the status bar the mode.
             child.expect("watm:wireguard", timeout=BUILD)
             return
         child.expect(r"\[Interface\]", timeout=BUILD)
@@ -213,7 +214,7 @@ def test_the_rust_program_answers(command, tmp_path):
 
 
 class Greeter(http.server.BaseHTTPRequestHandler):
-    """Stands in for example.com."""
+    """Runs a server in place of example.com."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -305,7 +306,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
 
 
 def page_through_tunnel(config: str, url: str, tmp_path: pathlib.Path) -> str:
-    """The page that the commands for one machine fetch with this configuration of a client."""
+    """Returns the page that the commands for one machine fetch with this client configuration."""
     port = free_port()
     tunnel, curl = (
         next(c for c in commands() if c.startswith(begin)).replace("1080", str(port))
@@ -448,7 +449,7 @@ FILES = (
 
 
 class Signer:
-    """A user's folder with keys and a root, made as the page for seals says."""
+    """Makes a user's folder with keys and a root, by the commands of the page about seals."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -459,13 +460,13 @@ class Signer:
         self.run("watm root new", "complete +yes")
 
     def here(self, command: str) -> str:
-        """A command with files in the folder."""
+        """Runs a command with files in the folder."""
         for name in FILES:
             command = re.sub(rf" {re.escape(name)}\b", f" {self.folder}/{name}", command)
         return command
 
     def run(self, begin: str, outcome: str) -> None:
-        """The page's command that begins so."""
+        """Runs the page's command with this beginning."""
         command = next(c for c in commands() if c.startswith(begin))
         with terminal(self.here(command), self.folder) as child:
             if "--key" in command:
@@ -499,7 +500,7 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    """The address of a TCP server that sends back what it gets."""
+    """Yields the address of a TCP echo server."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -541,7 +542,7 @@ def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
             signer.run("watm update own", "updated +team-a/own 1.1")
             listening.expect("swapped in")
             exchange(before, b"still open")
-            # Both ways back: under a higher number, and on this host alone.
+            # Both ways back: a higher number, and this host alone.
             (tmp_path / "own.json").write_text(manifest.replace('"release": "1.1"', '"release": "1.2"'))
             signer.run("watm seal own.sealed", "sealed +team-a/own 1.2")
             signer.run("watm update undo", "updated +team-a/own 1.2, from 1.1")
@@ -558,7 +559,7 @@ def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
 def test_the_program_is_built_with_its_modules(tmp_path):
     make, export = (next(c for c in commands() if c.startswith(begin)) for begin in ("make modules program", "export PATH="))
     subprocess.run(make, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=BUILD)
-    # Nothing of an environment for developers.
+    # The shell has no settings of a developer's environment.
     command = f'{export} && command -v watm && watm inspect "$WATM_MODULES/plain.wasm"'
     run = {"shell": True, "cwd": ROOT, "check": True, "timeout": START, "capture_output": True, "text": True}
     output = subprocess.run(command, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, **run).stdout
@@ -581,7 +582,7 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
 
 @pytest.fixture
 def tunnel_file(tmp_path) -> Iterator[pathlib.Path]:
-    """A file of wg-quick, whose server has a page at 10.7.0.1."""
+    """Yields a file of wg-quick whose server has a page at 10.7.0.1."""
     from mitmproxy_watm.wireguard import pubkey
 
     server_key, client_key, client_public_key = keys()
@@ -607,7 +608,7 @@ TUNNELS = [
     "watm tunnel wg0.conf --socks5 127.0.0.1:1080 --http",
     "watm tunnel wg0.conf --socks5 127.0.0.1:1080 --status",
 ]
-# What is at these places of the pages, inside the tunnel of `tunnel_file`.
+# The names of the pages, with their addresses inside the tunnel of `tunnel_file`.
 INSIDE = {"10.0.0.9:22": "10.7.0.1:80", "10.0.0.53": "10.7.0.1", "10.0.0.1/": "10.7.0.1/", "10.0.0.2:": "10.7.0.2:"}
 
 

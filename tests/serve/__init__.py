@@ -1,1 +1,1 @@
-"""Modules in front of applications, and as plugins of other people's programs."""
+"""Modules in front of applications, and as plugins of other programs."""

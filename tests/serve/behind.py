@@ -1,4 +1,4 @@
-"""The servers behind listeners: echoes, and other people's web servers."""
+"""The servers behind listeners: echoes and web servers."""
 
 import contextlib
 import pathlib
@@ -14,7 +14,7 @@ from .programs import START, wait_for
 
 @contextlib.contextmanager
 def echo(host: str = HOST) -> Iterator[int]:
-    """Says back what it hears, on each connection until its end. Gives the port."""
+    """Runs an echo server. Yields its port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     def serve(far: socket.socket) -> None:
@@ -35,7 +35,7 @@ def echo(host: str = HOST) -> Iterator[int]:
 
 @contextlib.contextmanager
 def nginx(folder: pathlib.Path, servers: dict[str, str]) -> Iterator[None]:
-    """Web servers by where they listen, in nginx's words, each with its page. The first is a path."""
+    """Runs nginx with a page for each address, in nginx's notation. The first address is a path."""
     pages = "".join(f'server {{ listen {where}; location / {{ return 200 "{page}"; }} }}\n' for where, page in servers.items())
     folder.mkdir()
     (folder / "nginx.conf").write_text(

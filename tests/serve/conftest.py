@@ -1,4 +1,4 @@
-"""The listeners and programs of these tests, which end with them."""
+"""Listeners and programs that end with a test."""
 
 import contextlib
 import http.server
@@ -14,7 +14,7 @@ from .programs import Application, begin
 
 @pytest.fixture
 def application() -> Iterator[int]:
-    """The port of an HTTP server."""
+    """Runs an HTTP server. Yields its port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Application)
     threading.Thread(target=server.serve_forever).start()
     yield server.server_port
@@ -24,6 +24,6 @@ def application() -> Iterator[int]:
 
 @pytest.fixture
 def start(tmp_path: pathlib.Path) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts programs, whose output goes to files named after them."""
+    """Starts programs, and writes their output to files with their names."""
     with contextlib.ExitStack() as stack:
         yield lambda name, *command: begin(stack, tmp_path, name, command)

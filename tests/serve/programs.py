@@ -1,4 +1,4 @@
-"""Programs and ports of these tests."""
+"""Programs and ports of the tests."""
 
 import contextlib
 import http.server
@@ -14,7 +14,7 @@ START = 60
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """A web server whose answer has as many bytes as the path asks for."""
+    """Serves answers with as many bytes as the path says."""
 
     protocol_version = "HTTP/1.1"
 
@@ -32,7 +32,7 @@ class Application(http.server.BaseHTTPRequestHandler):
 def begin(
     stack: contextlib.ExitStack, folder: pathlib.Path, name: str, command: tuple[object, ...]
 ) -> subprocess.Popen:
-    """A program in this folder, with its output in a file there; it ends with the stack."""
+    """Runs a program in this folder, with its output in a file there, until the stack closes."""
     log = stack.enter_context((folder / f"{name}.log").open("w"))
     program = subprocess.Popen(
         [str(part) for part in command],
@@ -48,7 +48,7 @@ def begin(
 
 
 def wait_for(what: Callable[[], object], why: Callable[[], str]) -> None:
-    """Until it is so."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + START
     while not what():
         assert time.monotonic() < deadline, why()
@@ -61,6 +61,6 @@ def listens(port: int) -> bool:
 
 
 def fetch(url: str, *options: str) -> int:
-    """The bytes that curl gets."""
+    """Returns the bytes that curl gets."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", *options, url]
     return len(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)

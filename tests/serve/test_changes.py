@@ -1,4 +1,4 @@
-"""`watm serve` takes other modules and another configuration while it serves."""
+"""Reloads of `watm serve` under traffic: other modules and another configuration."""
 
 import contextlib
 import os
@@ -17,18 +17,18 @@ from watm_test_support.watm_serve import HOST, serving
 from .behind import echo, nginx
 
 MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
-# Seconds of traffic at most, and of it after the swap.
+# Seconds of traffic at most, and seconds of it after the swap.
 TRAFFIC, AFTER = 60, 1
 
 
 def another(module: bytes) -> bytes:
-    """The same module with one more section that nobody reads: another file."""
+    """Returns the same module as another file, with an additional custom section."""
     content = b"\x04note" + b"another"
     return module + b"\0" + bytes([len(content)]) + content
 
 
 def place(module: bytes, at: pathlib.Path) -> None:
-    """At once, as `watm update` does."""
+    """Replaces a file atomically, as `watm update` does."""
     beside = at.with_suffix(".new")
     beside.write_bytes(module)
     os.replace(beside, at)
@@ -53,7 +53,7 @@ upstream = "{upstream}"
 
 @MODULE
 def test_a_watched_module_gives_way_under_traffic(module, tmp_path):
-    """wrk opens a connection for each request and sees no error; an open connection goes on."""
+    """Checks that wrk, with a connection for each request, sees no error, and that an open connection stays."""
     file, path = tmp_path / "module.wasm", tmp_path / "nginx.sock"
     file.write_bytes((MODULES / module).read_bytes())
     with echo() as silent, nginx(tmp_path / "nginx", {f"unix:{path}": "a page"}), contextlib.ExitStack() as stack:
@@ -79,7 +79,7 @@ def test_a_watched_module_gives_way_under_traffic(module, tmp_path):
                 assert {worker["generation"] for worker in each["workers"]} == {1}
             stays.sendall(b"after")
             assert stays.recv(5) == b"after"
-            # What is no module changes nothing.
+            # A file that is not a module changes nothing.
             place(b"\0asm\1\0\0\0\xff", file)
             running.wait_for("(?s)(; keeping the previous module.*){2}")
             stays.sendall(b"still")
@@ -126,7 +126,7 @@ def test_a_broken_configuration_changes_nothing_and_a_good_one_what_it_says(tmp_
         with running.reach(running.port) as new:
             new.sendall(header + b"as before")
             assert new.recv(9) == b"as before"
-        # A good one holds for new connections, and adds and takes away listeners.
+        # A valid configuration applies to new connections, and adds and removes listeners.
         added = listener("added", MODULES / "plain.wasm", f"{HOST}:{two}")
         file.write_text(good(two, HOST) + added)
         running.reload()

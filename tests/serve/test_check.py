@@ -1,4 +1,4 @@
-"""A module's complaint about its own configuration, at the start and by `--check`, in the module's words."""
+"""A module's error about its configuration, at the start and with `--check`."""
 
 import subprocess
 

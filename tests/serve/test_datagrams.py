@@ -1,4 +1,4 @@
-"""Datagrams through `watm serve`: each with a header of the PROXY protocol, in and out."""
+"""Datagrams through `watm serve`, each with a header of the PROXY protocol in both directions."""
 
 import contextlib
 import ipaddress
@@ -26,7 +26,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 def header(host: str, port: int) -> bytes:
-    """Returns the header of a client of this family, without values."""
+    """Returns the header of a client of this family, without TLVs."""
     ends = [ipaddress.ip_address(end).packed for end in CLIENTS[host]]
     rest = b"".join(ends) + struct.pack(">HH", port, 443)
     family = 0x12 if len(ends[0]) == 4 else 0x22
@@ -35,7 +35,7 @@ def header(host: str, port: int) -> bytes:
 
 @contextlib.contextmanager
 def datagrams(host: str, port: int = 0) -> Iterator[socket.socket]:
-    """A socket with a limit for each step."""
+    """Makes a socket with a time limit for each step."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as made:
         made.settimeout(START)
         made.bind((host, port))
@@ -63,7 +63,7 @@ upstream = "{upstream}"
 
 
 def burst(port: int, clients: range) -> None:
-    """A first datagram of each client at once: in trains, which are short in the kernel's queue."""
+    """Sends the first datagram of each client at once, in trains, which take little of the kernel's queue."""
     udp_segment = 103
     with datagrams(HOST) as near:
         near.connect((HOST, port))
@@ -80,7 +80,7 @@ def of(bound: socket.socket) -> str:
 
 @FAMILIES
 def test_each_begins_with_who_it_is_from_on_both_sides(host, tmp_path):
-    """In a chain of two: what the second has from the first, it says again."""
+    """Checks a chain of two: the second passes on the header of the first."""
     with datagrams(host) as upstream, datagrams(host) as near, contextlib.ExitStack() as stack:
         second = stack.enter_context(serving(tmp_path / "second", config(host, of(upstream), 'proxy-header = "v2"')))
         second_at = of(upstream).rpartition(":")[0] + f":{second.port}"
@@ -90,7 +90,7 @@ def test_each_begins_with_who_it_is_from_on_both_sides(host, tmp_path):
                 near.sendto(header(host, port) + payload, (host, first.port))
                 heard, far = upstream.recvfrom(65536)
                 said = header(host, port)
-                # The same but for its length, then a checksum, and what the client sent.
+                # The header has another length and a checksum. The client's data follows.
                 assert heard[:14] == said[:14]
                 assert heard[16 : len(said)] == said[16:]
                 assert heard[len(said) : len(said) + 3] == b"\x03\0\4"
@@ -135,13 +135,13 @@ def test_a_flow_that_is_silent_ends_and_is_one_record(tmp_path):
                 "destination": of(upstream),
             }
             assert 'watm_client_bytes_total{client="203.0.113.7",direction="in"} 15\n' in running.page("/metrics")[1]
-            # The next datagram begins another.
+            # The next datagram begins another flow.
             near.sendto(header(HOST, 5001) + b"again", (HOST, running.port))
             assert upstream.recv(100) == b"again"
 
 
 def test_each_address_stays_with_its_worker(tmp_path):
-    """And all workers have some of them."""
+    """Checks that every worker has flows."""
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(datagrams(HOST))
         running = stack.enter_context(serving(tmp_path, config(HOST, of(upstream), "workers = 2")))
@@ -152,7 +152,7 @@ def test_each_address_stays_with_its_worker(tmp_path):
                 near.sendto(header(HOST, port) + b"%d" % port, (HOST, running.port))
                 said, far = upstream.recvfrom(100)
                 assert said == b"%d" % port
-                # Another worker would have another socket for it.
+                # Another worker would use another socket.
                 assert heard.setdefault(port, far) == far
                 upstream.sendto(b"answer to %d" % port, far)
                 assert near.recv(100) == b"answer to %d" % port
@@ -162,7 +162,7 @@ def test_each_address_stays_with_its_worker(tmp_path):
 
 
 def test_of_workers_for_both_the_first_has_the_datagrams(tmp_path):
-    """Unless it is said how many there are."""
+    """Checks that one worker has all datagrams by default."""
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(datagrams(HOST))
         port = free_port()
@@ -196,7 +196,7 @@ def test_what_datagrams_do_not_have_is_refused(text, reason, tmp_path):
 
 
 def test_a_burst_of_new_clients_loses_nothing(tmp_path):
-    """All are there before the program looks at the first."""
+    """Sends all datagrams before the program reads the first."""
     clients = range(10_000, 12_000)
     with datagrams(HOST) as upstream:
         with serving(tmp_path, config(HOST, of(upstream), limits="datagram-idle-timeout = 60")) as running:
@@ -211,20 +211,20 @@ def test_flows_leave_descriptors_for_all_else_and_the_idlest_make_room(tmp_path)
     clients = range(10_000, 11_000)
     with echo() as stream, datagrams(HOST, stream) as upstream, datagrams(HOST) as near:
         port = free_port()
-        # Without a scheme an address is for connections.
+        # An address without a scheme is for TCP.
         text = config(HOST, f"tcp://{of(upstream)}", limits="datagram-idle-timeout = 60")
         text = text.replace(f"udp://{HOST}:0", f'udp://{HOST}:{port}", "{HOST}:{port}')
         with serving(tmp_path, text, descriptors=256) as running:
             for client in clients:
                 near.sendto(header(HOST, client) + b"hello", (HOST, port))
                 assert upstream.recv(100) == b"hello"
-            # Descriptors are left for pages and connections.
+            # Descriptors remain for pages and connections.
             assert running.metric("watm_connections_open") == 128
             assert running.metric('watm_connections_closed_total.*"evicted"') == len(clients) - 128
             with socket.create_connection((HOST, port), LIMIT) as connection:
                 connection.sendall(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 443\r\nhello")
                 assert connection.recv(5) == b"hello"
-            # The last that came are those that are left.
+            # The newest flows remain.
             near.sendto(header(HOST, clients[-100]) + b"again", (HOST, port))
             heard, far = upstream.recvfrom(100)
             upstream.sendto(b"answer", far)
@@ -236,7 +236,7 @@ def test_flows_leave_descriptors_for_all_else_and_the_idlest_make_room(tmp_path)
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_drain_does_not_wait_for_datagrams(busy, tmp_path):
-    """They have no end. Those in use go on for as long as the drain may take."""
+    """Checks that flows in use continue for the time of the drain, because datagram flows have no end."""
     text = config(HOST, "upstream", limits="datagram-idle-timeout = 60")
     with datagrams(HOST) as upstream, datagrams(HOST) as near:
         text = text.replace('"upstream"', f'"{of(upstream)}"').replace("timeout = 0.2", f"timeout = {3 if busy else 60}")
@@ -252,6 +252,6 @@ def test_a_drain_does_not_wait_for_datagrams(busy, tmp_path):
                 assert time.monotonic() < end
             assert running.process.wait(LIMIT) == 0
             assert "did not end in time" not in running.log()
-            # Another flow may begin for a datagram that comes at the very end.
+            # A datagram that arrives at the end may begin another flow.
             reasons = set(re.findall(r'"reason":"(\w+)"', running.log()))
             assert reasons == {"forced" if busy else "idle"}

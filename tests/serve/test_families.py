@@ -1,4 +1,4 @@
-"""Clients of one family at destinations of another, and what an upstream is told of them."""
+"""Clients of one address family at destinations of another, and the headers that upstreams get."""
 
 import contextlib
 import ipaddress
@@ -36,7 +36,9 @@ workers = 1
 
 @contextlib.contextmanager
 def haproxy(start, folder, application):
-    """Takes headers, and logs whom it has heard of. Gives its port, and what waits for a line of its log."""
+    """Runs haproxy, which reads headers and logs their clients. Yields its port, and a function
+    that waits for a line of its log.
+    """
     port = free_port()
     start("haproxy", "haproxy", "-f", configured(folder, believing(port, application, "%ci and %[dst]"), "http"))
     log = folder / "haproxy.log"
@@ -58,7 +60,7 @@ def test_haproxy_hears_of_a_client_behind_another_proxy(version, application, st
 
 @VERSIONS
 def test_a_client_of_shadowsocks_that_asks_for_ipv6_is_still_the_client(version, application, start, tmp_path):
-    """It chooses the destination, and must not pass for the proxy itself by that."""
+    """Checks that a client's choice of destination does not make it look like the proxy itself."""
     given = json.dumps({"method": "aes-256-gcm", "password": "secret"})
     with haproxy(start, tmp_path, application) as (inner, heard):
         with serving(tmp_path / "watm", listener("shadowsocks.wasm", given, inner, version)) as running:
@@ -83,7 +85,7 @@ def test_datagrams_name_a_client_of_another_family(tmp_path):
 
 
 def test_tlvs_go_through_a_chain_as_they_came(tmp_path):
-    """A name of bytes, a namespace, types of others, and what somebody else knows of TLS."""
+    """Checks a unique ID of arbitrary bytes, a namespace, unknown types, and TLS facts of another proxy."""
     ends = [ipaddress.ip_address(end).packed for end in ("192.0.2.1", "198.51.100.1")]
     tls = bytes([0x03]) + struct.pack(">I", 19) + b"\x22\0\x05alice"
     facts = [

@@ -1,4 +1,4 @@
-"""How much `watm serve` takes, and how it ends."""
+"""The limits of `watm serve`, and its end."""
 
 import contextlib
 import re
@@ -56,7 +56,7 @@ def test_each_worker_has_a_socket_with_room_for_a_crowd(more, backlog, tmp_path)
     with echo() as upstream, serving(tmp_path, config("plain.wasm", upstream, f"{more}\nworkers = 3")) as running:
         listening = ["ss", "--no-header", "--listening", "--tcp", "--numeric", f"sport = {running.port}"]
         shown = subprocess.run(listening, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
-        # The third word is how many connections may wait.
+        # The third column is the length of the backlog.
         assert [int(line.split()[2]) for line in shown] == [backlog] * 3
 
 
@@ -84,7 +84,7 @@ def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
             return stack.enter_context(socket.create_connection((HOST, running.port), LIMIT, (client, 0)))
 
         def is_refused(client: str) -> bool:
-            # Maybe before this end knows of the connection.
+            # The reset may arrive before `connect` returns.
             with contextlib.suppress(ConnectionError):
                 return not talks(come(client))
             return True
@@ -102,7 +102,7 @@ def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
         ]
         assert running.metric(r'watm_connections_open\{listener="1"\}') == 3
         assert running.metric(r'watm_connections_closed_total\{listener="1",reason="limit"\}') == 1
-        # Whoever goes makes room.
+        # A client that leaves makes room.
         open_ones[0].close()
         running.records(3)
         assert talks(come("127.0.0.4"))
@@ -110,7 +110,7 @@ def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
 
 
 def test_a_proxys_connections_are_those_of_its_clients(tmp_path):
-    """It may have as many as it likes that have not said yet whose they are."""
+    """Checks that a proxy may have any number of connections without a header yet."""
     more = 'config = """\nfrom = "any"\nheader-time = "30"\n"""'
     text = config("proxy-protocol.wasm", 1, more, "connections-per-client = 2").replace('"0.0.0.0:0"', '"tcp://0.0.0.0:0"')
     with echo() as upstream, contextlib.ExitStack() as stack:
@@ -126,10 +126,10 @@ def test_a_proxys_connections_are_those_of_its_clients(tmp_path):
 
             assert introduce(come(), 1)
             later = [come() for _ in range(10)]
-            # For longer than others have.
+            # A longer time than other clients have.
             time.sleep(2.5)
             assert all([introduce(stream, 2 + number) for number, stream in enumerate(later)])
-            # A client is one wherever it comes from.
+            # A client is the same at every listener.
             assert introduce(come(), 1)
             third = come()
             with contextlib.suppress(ConnectionError):
@@ -145,7 +145,7 @@ def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp
         running.reach(running.port) as stream,
     ):
         began = time.monotonic()
-        # For longer than it may be silent, and not as long as it may live.
+        # Longer than the idle timeout, and shorter than the lifetime.
         for _ in range(5):
             assert talks(stream)
             time.sleep(0.25)
@@ -155,7 +155,7 @@ def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp
 
 
 def test_an_upstream_has_its_time_to_accept(tmp_path):
-    """One whose queue is full says nothing."""
+    """Checks an upstream whose full backlog drops SYNs."""
     limits = "connect-timeout = 0.5"
     with socket.create_server((HOST, 0), backlog=0) as full, contextlib.ExitStack() as stack:
         upstream = full.getsockname()

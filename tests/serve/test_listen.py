@@ -1,4 +1,4 @@
-"""`watm listen --forward` for datagrams and for several addresses, and how it and `watm dial` end."""
+"""`watm listen --forward` with datagrams and several addresses, and the end of it and of `watm dial`."""
 
 import contextlib
 import pathlib
@@ -72,7 +72,7 @@ def test_what_is_open_ends_by_itself_unless_it_is_hurried(command, hurried, star
 
 
 def test_a_water_module_drains_each_time(start, tmp_path: pathlib.Path):
-    """Many at once, since what it hangs on is which of two threads hears the signal first."""
+    """Runs many at once, because the result depends on which of two threads gets the signal first."""
     with echo() as port, contextlib.ExitStack() as stack:
         programs = []
         for number in range(30):

@@ -1,4 +1,4 @@
-"""The standard error of `watm`: the log, and nothing else."""
+"""Checks that the standard error of `watm` has the log and nothing else."""
 
 import contextlib
 import json
@@ -22,17 +22,17 @@ ENVIRONMENT = os.environ | {"WATM_MODULES": str(MODULES)}
 
 
 class Logging:
-    """A process, and what it has logged in JSON. Use `logging`."""
+    """A process and its log in JSON. Use `logging`."""
 
     def __init__(self, process: subprocess.Popen, log: pathlib.Path) -> None:
         self.process, self.log = process, log
 
     def records(self) -> list[dict]:
-        """All of them: a line that is no JSON fails the test."""
+        """Returns all records. A line that is not JSON fails the test."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def wait_for(self, message: str, level: str = "INFO") -> dict:
-        """The record whose message has this."""
+        """Waits for the record whose message contains a text."""
         end = time.monotonic() + LIMIT
         while True:
             found = [record for record in self.records() if message in record["message"]]
@@ -71,7 +71,7 @@ def logging(folder: pathlib.Path, *command: object) -> Iterator[Logging]:
 
 @pytest.fixture
 def module(tmp_path) -> pathlib.Path:
-    """A copy of a module, which a test may replace."""
+    """Makes a copy of a module, which a test may replace."""
     return shutil.copy(MODULES / "plain.wasm", tmp_path / "module.wasm")
 
 
@@ -179,7 +179,7 @@ def test_an_option_of_a_plugin_that_is_wrong_is_json(tmp_path, monkeypatch):
 
 
 def test_an_unsealed_module_is_warned_about_once(module, tmp_path):
-    """With three listeners, and after a reload."""
+    """Checks three listeners, also after a reload."""
     with echo() as upstream:
         listener = (
             f'[[listener]]\nmodule = "{module}"\naddresses = ["{HOST}:0"]\nupstream = "{HOST}:{upstream}"\nworkers = 1\n'

@@ -1,4 +1,4 @@
-"""Names that a module's connections are to, where the system's resolver gets no answer."""
+"""Destinations by name, when the system's resolver gets no answer."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,13 @@ from watm_test_support.repository import MODULES, WATM
 
 HOST = "127.0.0.1"
 LIMIT = 30
-# What is looked up at once for a module.
+# The most lookups at once for a module.
 MOST = 8
 NAMES = 24
 
 
 class Silent(asyncio.DatagramProtocol):
-    """A DNS server that notes what it is asked for and says nothing, until it is told to say that no name exists."""
+    """A DNS server that records queries without an answer, until it is told to answer that no name exists."""
 
     def __init__(self) -> None:
         self.asked: dict[bytes, tuple[bytes, tuple]] = {}
@@ -39,7 +39,7 @@ class Silent(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def proxy(folder: pathlib.Path, module: str, resolver: str) -> AsyncIterator[int]:
-    """The port of a SOCKS proxy by this module, whose resolver asks there."""
+    """Runs a SOCKS proxy of this module that resolves names there. Yields its port."""
     (folder / "resolv.conf").write_text(f"nameserver {resolver}\noptions timeout:1 attempts:20 single-request\n")
     (folder / "nsswitch.conf").write_text("hosts: dns\n")
     mounts = "".join(f"mount --bind {shlex.quote(str(folder / name))} /etc/{name} && " for name in ("resolv.conf", "nsswitch.conf"))
@@ -79,7 +79,7 @@ async def test_no_more_names_than_these_are_looked_up_at_once(module: str, tmp_p
             clients = [asyncio.ensure_future(connect(port, name + b".test")) for name in names]
             while len(server.asked) < MOST:
                 await asyncio.sleep(0.05)
-            # Longer than it takes to ask for the others.
+            # Longer than the queries for the other names take.
             await asyncio.sleep(1)
             assert len(names & set(server.asked)) == MOST
             server.answers = True

@@ -1,4 +1,4 @@
-"""Unmodified shadowsocks and Tor, with our modules in the place of their plugins."""
+"""Unmodified shadowsocks and Tor with modules as plugins."""
 
 import re
 
@@ -28,7 +28,7 @@ def test_shadowsocks_goes_through_a_module(module, application, start, tmp_path)
     assert fetch(f"http://127.0.0.1:{application}/1000000", *proxy) == 1_000_000
 
 
-# A network of nobody's, so that Tor asks nobody outside.
+# A private Tor network, so that Tor contacts nobody outside.
 NETWORK = f"""
 TestingTorNetwork 1
 DirAuthority test orport=1 v3ident={1:040} 127.0.0.1:1 {0:040}
@@ -38,7 +38,7 @@ DirAuthority test orport=1 v3ident={1:040} 127.0.0.1:1 {0:040}
 @pytest.mark.parametrize("extended", [False, True])
 @pytest.mark.parametrize("module", MODULE_FILES)
 def test_tor_reaches_a_bridge_through_a_module(module, extended, start, tmp_path):
-    """The bridge's descriptor comes by a circuit, so both ends carry both ways."""
+    """Checks that the bridge's descriptor arrives over a circuit, which needs both directions at both ends."""
     onion, outer = free_port(), free_port()
     transport = f"exec {WATM} pt --unsealed plain={MODULES / module}"
     bridge = f"""
@@ -74,7 +74,7 @@ Bridge plain 127.0.0.1:{outer}
 
 
 def test_tor_gives_options_to_transports_and_hears_what_is_wrong_with_them(start, tmp_path):
-    """`from` is an option that the module needs, and `colour` one that it does not know."""
+    """Checks `from`, an option that the module needs, and `colour`, one that it does not know."""
     transport = f"exec {WATM} pt --unsealed {{}}={MODULES / 'proxy-protocol.wasm'}"
     bridge = f"""
 SocksPort 0

@@ -1,4 +1,4 @@
-"""Reports of `watm serve` about connections: a line each, and sums for collectors."""
+"""Reports of `watm serve` about connections: a log record for each, and metrics."""
 
 import contextlib
 import pathlib
@@ -34,7 +34,7 @@ upstream = "{HOST}:{upstream}"
 
 
 def say(port: int, data: bytes, client: str = HOST) -> str:
-    """To an echo, and hear all of it. Says which port was ours."""
+    """Sends data to an echo and reads all of it. Returns the client's port."""
     with socket.create_connection((HOST, port), LIMIT, (client, 0)) as stream:
         stream.sendall(data)
         stream.shutdown(socket.SHUT_WR)
@@ -82,7 +82,7 @@ def test_bytes_are_of_so_many_clients_and_of_all_others_together(tmp_path):
         for direction in ("in", "out"):
             found = re.findall(rf'^watm_client_bytes_total\{{client="(.*)",direction="{direction}"\}} (\d+)$', page, re.MULTILINE)
             assert len(found) == 4, page
-            # Those that were seen last are known by name.
+            # The latest clients have metrics of their own.
             assert {name: int(count) for name, count in found} == {
                 "127.0.0.6": 600,
                 "127.0.0.7": 700,
@@ -97,7 +97,7 @@ def test_bytes_are_of_so_many_clients_and_of_all_others_together(tmp_path):
 def test_an_upstream_that_is_away_is_told(path, tmp_path):
     away = free_port()
     with serving(tmp_path, config(away, 'format = "json"', "workers = 1")) as running:
-        # Maybe before this end knows of the connection.
+        # The reset may arrive before `connect` returns.
         with pytest.raises(ConnectionResetError), socket.create_connection((HOST, running.port), LIMIT) as stream:
             stream.recv(1)
         assert running.record()["reason"] == "upstream-refused"
@@ -131,21 +131,21 @@ def pages(running: Serving) -> tuple[str, int]:
 
 
 def impatient(port: int) -> socket.socket:
-    """Waits for an answer for less time than connections may be idle."""
+    """Waits for an answer, less long than the idle timeout."""
     return socket.create_connection((HOST, port), LIMIT / 5)
 
 
 def test_idle_connections_do_not_keep_others_from_the_pages(tmp_path):
     with echo() as upstream, serving(tmp_path, config(upstream)) as running, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(pages(running), LIMIT)) for _ in range(300)]
-        # Some have begun to ask.
+        # Some connections have begun a request.
         for stream in idle[::3]:
             with contextlib.suppress(ConnectionError):
                 stream.sendall(b"GET /readyz HTTP/1.1\r\nHo")
         running.reach = impatient
         for _ in range(3):
             assert running.page("/readyz") == (200, "ready\n")
-        # The oldest ones made room.
+        # The oldest connections made room.
         assert idle[0].recv(1) == b""
 
 
@@ -153,21 +153,21 @@ def test_the_pages_are_there_when_the_process_has_no_descriptors(tmp_path):
     text = config(1, more="workers = 1\nconfig = 'from = \"any\"'").replace("plain.wasm", "proxy-protocol.wasm")
     limited = serving(tmp_path, text.replace("0.0.0.0:0", f"tcp://{HOST}:0"), descriptors=100)
     with limited as running, contextlib.ExitStack() as stack:
-        # Each waits for its header.
+        # The module waits for the header of each.
         for _ in range(150):
             stack.enter_context(connect(running.port))
         wait_for(lambda: len(list(pathlib.Path(f"/proc/{running.process.pid}/fd").iterdir())) == 100, running.log)
         running.reach = impatient
         for _ in range(5):
             assert running.page("/metrics")[0] == 200
-            # The listener takes what has become free.
+            # The listener accepts into the free slots.
             time.sleep(0.3)
         assert running.metric(r'watm_host_accept_shortages_total\{listener="front"\}') > 0
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/status", "/readyz"])
 def test_a_browser_that_is_led_here_by_a_name_learns_nothing(path, tmp_path):
-    """DNS rebinding: the name of a web page that resolves to this machine."""
+    """Checks DNS rebinding: a web page whose name resolves to this machine."""
     names = 'clients = 3\nhosts = ["metrics.example"]'
     with echo() as upstream, serving(tmp_path, config(upstream).replace("clients = 3", names)) as running:
         for host, status in [

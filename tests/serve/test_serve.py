@@ -1,4 +1,4 @@
-"""`watm serve` between programs that people run."""
+"""`watm serve` between widely used programs."""
 
 import json
 import re
@@ -16,7 +16,7 @@ SIZE = 3_000_000
 
 
 def believing(port: int, application: int, what: str) -> str:
-    """haproxy's sections for a port whose clients say who they are, which it logs."""
+    """Returns haproxy's sections for a port that reads and logs PROXY headers."""
     return f"""
 frontend it
     bind 127.0.0.1:{port} accept-proxy
@@ -31,7 +31,7 @@ backend application
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 def test_haproxy_believes_the_header(version, module, application, start, tmp_path):
-    """It refuses a header whose checksum is wrong, and logs whom it has heard of."""
+    """Runs haproxy, which refuses a header with a wrong checksum and logs clients."""
     inner, outer = free_port(), free_port()
     sections = believing(inner, application, "%ci:%cp")
     start("haproxy", "haproxy", "-f", configured(tmp_path, sections, "http"))
@@ -49,7 +49,7 @@ def test_haproxy_believes_the_header(version, module, application, start, tmp_pa
 
 
 def test_haproxy_reads_what_a_client_of_tls_asked_for(application, start, tmp_path):
-    """The name of its SNI is the header's PP2_TYPE_AUTHORITY, before a checksum over all."""
+    """Checks that the SNI is the header's PP2_TYPE_AUTHORITY, and that a checksum covers all."""
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     made += ["-subj", "/CN=one.example", "-addext", "subjectAltName=DNS:one.example"]
     subprocess.run([*made, "-keyout", "key.pem", "-out", "chain.pem"], check=True, cwd=tmp_path, capture_output=True, timeout=60)
@@ -70,7 +70,7 @@ def test_haproxy_reads_what_a_client_of_tls_asked_for(application, start, tmp_pa
 
 
 def test_many_requests_on_all_workers(application, start, tmp_path):
-    """wrk sees no error, and nothing stays open."""
+    """Checks that wrk sees no error, and that no connection stays open."""
     outer, pages = free_port(), free_port()
     listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{application}"]
     start("watm", WATM, "serve", "--unsealed", MODULES / "plain.wasm", *listener, "--workers", "2", "--metrics", f"127.0.0.1:{pages}")

@@ -1,4 +1,4 @@
-"""Strangers at a module of either shape: what they see of a refusal, and what the upstream hears of them."""
+"""Strangers at a component and a WATER module: the refusal that they see, and the upstream, which must not notice."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ HEADER = b"PROXY TCP4 203.0.113.9 198.51.100.1 1234 443\r\n"
 
 @contextlib.contextmanager
 def upstream() -> Iterator[tuple[int, list[bytes]]]:
-    """An echo. Gives its port, and what each connection said first."""
+    """Runs an echo server. Yields its port, and the first data of each connection."""
     said = []
 
     def serve(near: socket.socket) -> None:
@@ -99,7 +99,7 @@ def test_silent_connections_count_for_their_client_and_make_way(shape, tmp_path)
     text = config("shadowsocks" + shape, 9, 'config-file = "server.json"', "connections-per-client = 3")
     with serving(tmp_path, text) as running, contextlib.ExitStack() as stack:
         oldest = [stack.enter_context(connect(running.port)) for _ in range(5)]
-        # Connections of one moment are taken in any order.
+        # The order of acceptance of simultaneous connections is undefined.
         time.sleep(0.5)
         silent = oldest + [stack.enter_context(connect(running.port)) for _ in range(3)]
         end = time.monotonic() + LIMIT

@@ -1,4 +1,4 @@
-"""Where `watm serve` passes connections on to: paths, by the client's family, and where the client wants."""
+"""Upstreams of `watm serve`: paths, an address by the client's family, and the flow's own destination."""
 
 import subprocess
 
@@ -20,7 +20,7 @@ def curl(url: str, *options: str) -> str:
 
 @pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 def test_a_path_and_an_upstream_of_each_family(module, tmp_path):
-    """nginx hears who comes from the header, on a socket with a path."""
+    """Checks that nginx reads the client from the header, on a Unix socket."""
     path, port = tmp_path / "nginx.sock", free_port()
     servers = {
         f"unix:{path} proxy_protocol": "$proxy_protocol_addr by a path",
@@ -49,7 +49,7 @@ workers = 1
 
 
 def test_where_the_client_wants_as_far_as_that_is_allowed(application, start, tmp_path):
-    """haproxy says where each connection was to go."""
+    """Checks destinations that haproxy sends in headers."""
     allowed, denied, other = free_port(), free_port(), free_port()
     config = f"""
 [logs]
@@ -73,10 +73,10 @@ frontend to-{port}
 """
             for front, port in [(allowed, application), (denied, other)]
         )
-        # A refusal may be there before haproxy has seen that it is connected.
+        # A refusal may arrive before haproxy notices that it is connected.
         backend = f"backend watm\n    retries 0\n    server one {HOST}:{running.port} send-proxy-v2"
         start("haproxy", "haproxy", "-f", configured(tmp_path, frontends + backend))
-        # A connection that says nothing is haproxy's own, until it says more.
+        # haproxy forwards requests, so a probe without one stays with haproxy.
         wait_for(lambda: listens(allowed), (tmp_path / "haproxy.log").read_text)
         assert len(curl(f"http://{HOST}:{allowed}/1000")) == 1000
         with pytest.raises(subprocess.CalledProcessError):

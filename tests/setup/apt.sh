@@ -22,7 +22,7 @@ if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
     exit
 fi
 export DEBIAN_FRONTEND=noninteractive
-# One at a time: parts of `make test` run side by side.
+# The lock admits one process at a time, because parts of `make test` run in parallel.
 exec 9>/run/lock/watm-apt
 flock 9
 apt-get update -q

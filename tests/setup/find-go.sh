@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# With a go.mod that asks for more, an old one fetches another toolchain or refuses.
+# If go.mod needs a newer version, an old Go fetches another toolchain or fails.
 builds() { "$1" -C tests/wgclient env GOVERSION >/dev/null 2>&1; }
 
 found=$(command -v go || true)

@@ -1,6 +1,5 @@
-#!/usr/bin/env bash
-# Print the path of a CPython of the given version ("3.12"), or of the newest that we
-# support if none is given. Looks on PATH, then where pyenv keeps its versions.
+# !/usr/bin/env bash Print the path of a CPython of the given version ("3.12"), or of the newest supported one if none
+# is given. Looks on PATH, then where pyenv keeps its versions.
 set -eu
 
 runs() { "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$2')" 2>/dev/null; }
@@ -10,7 +9,7 @@ find_version() {
     for candidate in "python$1" python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
         candidate=$(command -v "$candidate") || continue
         if runs "$candidate" "$1"; then
-            # Through a shim to the program itself, which a venv can then be made from.
+            # Resolves a shim to the program itself, from which a venv can be made.
             "$candidate" -c 'import sys; print(sys.executable)'
             return 0
         fi

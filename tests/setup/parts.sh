@@ -3,7 +3,7 @@
 # Usage: parts.sh TARGET…
 set -eu
 
-# `make -n` runs this too, to show what it would run.
+# `make -n` runs this script too, to show the commands.
 flags=${MAKEFLAGS-}
 case ${flags% *} in -*) ;; *n*) exec ${MAKE:-make} --no-print-directory "$@" ;; esac
 

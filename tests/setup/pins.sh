@@ -1,7 +1,5 @@
-#!/usr/bin/env bash
-# Write tests/setup/constraints-VERSION.txt anew: what pip would install today, by the requirements
-# of the tests and of the wheel.
-# Usage: pins.sh VERSION…
+# !/usr/bin/env bash Rewrite tests/setup/constraints-VERSION.txt with the versions that pip installs today for the tests
+# and the wheel. Usage: pins.sh VERSION…
 set -eu
 cd "$(dirname "$0")/../.."
 

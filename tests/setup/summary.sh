@@ -4,7 +4,7 @@
 # Usage: summary.sh COMMAND…
 set -u
 
-# `make -n` runs this too, to show what it would run.
+# `make -n` runs this script too, to show the commands.
 flags=${MAKEFLAGS-}
 case ${flags% *} in -*) ;; *n*) exec "$@" ;; esac
 
@@ -14,7 +14,7 @@ mkdir -p build
 export WATM_SKIPPED=$PWD/build/skipped
 begin=$SECONDS status=0
 "$@" || status=$?
-# Debian's versions are those of the machine's release, so they are noted.
+# Debian's versions depend on the release of the machine, so the summary records them.
 if command -v dpkg-query >/dev/null; then
     awk '!/^#/ { print $2 }' tests/setup/packages | sort -u | xargs dpkg-query -W >build/packages 2>/dev/null
 fi

@@ -1,1 +1,1 @@
-"""Shadowsocks against other people's programs."""
+"""Shadowsocks with other implementations."""

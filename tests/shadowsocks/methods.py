@@ -1,4 +1,4 @@
-"""The methods, and who has them."""
+"""The methods, and the implementations that support them."""
 
 import base64
 
@@ -18,22 +18,22 @@ RUST_2022 = [
     "2022-blake3-chacha20-poly1305",
 ]
 RUST = RUST_2017 + RUST_2022
-# With users.
+# Methods with users.
 EIH = RUST_2022[:2]
-# Ours alone.
+# Methods that only the module supports.
 OTHERS = ["2022-blake3-chacha12-poly1305", "2022-blake3-chacha8-poly1305"]
 ALL = LIBEV + RUST_2022 + OTHERS
 
 
 def key_length(method: str) -> int:
-    """Bytes of a key, and of a salt."""
+    """Returns the length of a key and of a salt, in bytes."""
     if "128" in method:
         return 16
     return 24 if "192" in method else 32
 
 
 def password(method: str, seed: int = 1) -> str:
-    """A password, or a key, for this method."""
+    """Returns a password, or a key, for this method."""
     if method.startswith("2022-"):
         return base64.b64encode(bytes([seed]) * key_length(method)).decode()
     return f"password {seed}"

@@ -1,4 +1,4 @@
-"""Our module in the Python host: a server that passes everything on, as a proxy does, and clients."""
+"""The module in the Python host: a server that forwards flows as a proxy does, and clients."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ WATER = COMPONENT.with_name("shadowsocks.watm1.wasm")
 
 
 def config(method: str, **more: Any) -> str:
-    """A configuration of this method."""
+    """Returns a configuration with this method."""
     return json.dumps({"method": method, "password": password(method)} | more)
 
 
 class Proxy:
-    """A server of ours, and what it was asked for."""
+    """A server with the module, and the destinations of its flows."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -31,7 +31,7 @@ class Proxy:
         self.seen: list[dict[str, Any]] = []
 
     def counter(self, name: str) -> int:
-        """The value of a counter of the module's."""
+        """Returns the value of a counter of the module."""
         return dict(self.server.status().counters)[name]
 
     async def _tcp(self, stream: Stream) -> None:
@@ -57,7 +57,7 @@ class Proxy:
 
 
 class _Back(asyncio.DatagramProtocol):
-    """Writes datagrams that come back to their UDP flow."""
+    """Writes answers to their UDP flow."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -76,7 +76,7 @@ async def _copy(source: Any, target: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def proxy(configuration: str, **options: Any) -> AsyncIterator[Proxy]:
-    """A server of ours on a port of its own, TCP and UDP."""
+    """Runs a server with the module, on TCP and UDP."""
     running = Proxy()
     settings = {"config": configuration, "transport": "both", "unsealed": True} | options
     handlers = {"handle_tcp_stream": running._tcp, "handle_udp_stream": running._udp}
@@ -87,7 +87,7 @@ async def proxy(configuration: str, **options: Any) -> AsyncIterator[Proxy]:
 
 
 async def dial(configuration: str, host: str, port: int, server: int) -> Stream:
-    """A connection of our client to there, through the server at this port."""
+    """Opens a connection through the server at this port."""
     return await mitmproxy_watm.open_connection(
         COMPONENT, host, port, config=configuration, allow=[f"{HOST}:{server}"], unsealed=True
     )

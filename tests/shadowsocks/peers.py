@@ -1,4 +1,4 @@
-"""Other people's shadowsocks, as processes."""
+"""Other implementations of shadowsocks, as processes."""
 
 import asyncio
 import contextlib
@@ -90,7 +90,7 @@ class Rust:
     def server(folder: pathlib.Path, method: str, **more: Any) -> contextlib.AbstractAsyncContextManager[int]:
         """A server, whose port this is."""
         settings = {"server": HOST, "server_port": free_port(), "password": password(method), "method": method}
-        # Users are known in a list of servers alone.
+        # Users are supported only in a list of servers.
         listed = {"servers": [settings | {"mode": "tcp_and_udp"} | more]}
         return _configured(folder, str(PROGRAMS / "ssserver"), settings["server_port"], listed)
 

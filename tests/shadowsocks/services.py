@@ -1,4 +1,4 @@
-"""The servers at the far end, and the way of a program to them by SOCKS5."""
+"""The servers at the far end, and SOCKS5 clients for them."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ class _Echo(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """A port on which TCP and UDP say the same back, and HTTP is answered."""
+    """Runs an echo by TCP and UDP that also answers HTTP. Yields its port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -43,7 +43,7 @@ async def echo() -> AsyncIterator[int]:
 
 
 async def connect(socks: int, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection by SOCKS5, by a name."""
+    """Opens a connection to a name through SOCKS5."""
     reader, writer = await asyncio.open_connection(HOST, socks)
     writer.write(b"\x05\x01\x00")
     assert await reader.readexactly(2) == b"\x05\x00"
@@ -54,7 +54,7 @@ async def connect(socks: int, host: str, port: int) -> tuple[asyncio.StreamReade
 
 
 async def exchange(reader, writer, data: bytes) -> bytes:
-    """Sends data and returns as many bytes that came back. It never half-closes: some programs do not support that."""
+    """Sends data and returns the echo. Does not half-close, because some programs do not support that."""
 
     async def write() -> None:
         writer.write(data)
@@ -78,7 +78,7 @@ class Association:
     @classmethod
     @contextlib.asynccontextmanager
     async def through(cls, socks: int) -> AsyncIterator["Association"]:
-        """One at this port of SOCKS5."""
+        """Opens an association at this port."""
         reader, writer = await asyncio.open_connection(HOST, socks)
         writer.write(b"\x05\x01\x00")
         assert await reader.readexactly(2) == b"\x05\x00"

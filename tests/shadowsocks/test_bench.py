@@ -1,4 +1,4 @@
-"""`make bench-shadowsocks` itself, in its short form."""
+"""The short form of `make bench-shadowsocks`."""
 
 import json
 import pathlib
@@ -23,5 +23,5 @@ def test_the_bench_measures_every_server(tmp_path: pathlib.Path) -> None:
     assert list(taken["samples"][METHOD]) == SERVERS
     for samples in taken["samples"][METHOD].values():
         assert len(samples) == 2 and all(sample["upload MB/s"] > 0 for sample in samples), samples
-    # The spread of both rounds.
+    # The minimum and maximum of both rounds.
     assert ".." in done.stdout

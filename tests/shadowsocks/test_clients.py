@@ -1,4 +1,4 @@
-"""Our client, and other people's servers."""
+"""The module as a client of other servers."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Our client in front of programs that know proxies, and other people's servers."""
+"""`watm dial` as a proxy in front of other servers."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ DATA = random.Random(4).randbytes(300_000)
 
 @dataclass
 class Dialling:
-    """`watm dial`: the ports of its listeners, by what they serve, and what it says."""
+    """A running `watm dial`: the ports of its listeners by kind, and its log."""
 
     ports: dict[str, int]
     said: asyncio.StreamReader
@@ -34,7 +34,7 @@ class Dialling:
 async def dialling(
     folder: Path, configuration: str, server: int, *options: str, module: Path = COMPONENT
 ) -> AsyncIterator[Dialling]:
-    """One with these options."""
+    """Runs `watm dial` with these options."""
     path = folder / "client.json"
     path.write_text(configuration)
     command = [WATM, "dial", "--unsealed", module, "--config", path, "--allow", f"{HOST}:{server}", *options]
@@ -56,7 +56,7 @@ async def dialling(
 
 
 async def curl(*arguments: str) -> bytes:
-    """Returns what curl fetched."""
+    """Returns the page that curl fetches."""
     command = ["curl", "-sS", "--max-time", str(LIMIT), *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     fetched, _ = await process.communicate()
@@ -71,7 +71,7 @@ async def test_streams_and_datagrams_by_socks5(peer, method, tmp_path) -> None:
             socks = near.ports["socks5"]
             for target in (HOST, "localhost"):
                 assert await exchange(*await connect(socks, target, port), DATA) == DATA
-            # The longest one that ss-server carries, by default, has less than 1500 bytes with what is around it.
+            # ss-server carries datagrams of less than 1500 bytes including headers by default.
             sent = [DATA[:length] for length in (1, 512, 1300)]
             assert await associate(socks, port, sent) == sent
             fetched = await curl("--socks5-hostname", f"{HOST}:{socks}", f"http://localhost:{port}/page")
@@ -110,13 +110,14 @@ async def test_an_association_goes_on_when_the_module_is_another(peer, method, t
         async with dialling(tmp_path, configuration, server, *options, module=module) as near:
             async with Association.through(near.ports["socks5"]) as client:
                 assert await client.ask(port, b"before") == b"before"
-                # A section of nothing makes it another file.
+                # An empty custom section makes it another file.
                 other = tmp_path / "other.wasm"
                 other.write_bytes(module.read_bytes() + b"\0\2\1x")
                 other.replace(module)
                 async with asyncio.timeout(LIMIT):
                     await near.said.readuntil(b"swapped in")
-                # The flow ends with the module; a datagram that comes before that is seen is lost.
+                # The flow ends with the module. A datagram that arrives before the client notices
+                # is lost.
                 answers: list[bytes] = []
                 for _ in range(LIMIT):
                     if answers:

@@ -1,4 +1,4 @@
-"""Shadowsocks as a mode of mitmproxy: its flows are the clients', to where these go."""
+"""Shadowsocks as a mode of mitmproxy: flows have the clients' destinations."""
 
 import asyncio
 import json
@@ -14,12 +14,12 @@ from .services import associate, connect, echo, exchange
 
 
 async def shadowsocks(program: Program) -> int:
-    """The port of its server."""
+    """Returns the port of its server."""
     return int((await program.wait_for(r"shadowsocks server listening at .*:(\d+)")).group(1))
 
 
 def mode(folder: Path, configuration: str) -> tuple[str, str]:
-    """The arguments for a server with this configuration."""
+    """Returns the arguments for a server with this configuration."""
     path = folder / "shadowsocks.json"
     path.write_text(configuration)
     return "--mode", f"watm:shadowsocks?config={path}@{HOST}:0"
@@ -35,7 +35,7 @@ async def test_flows_are_the_clients(tmp_path) -> None:
             assert done.stdout == b"from inside /page"
             page = await program.flow(flow="http", url=f"http://localhost:{port}/page")
             assert page["server"] == ["localhost", port]
-            # What is no HTTP, to an address.
+            # A flow that is not HTTP, to an address.
             assert await exchange(*await connect(socks, "127.0.0.1", port), b"question") == b"question"
             stream = await program.flow(flow="tcp", content="question", from_client=True)
             assert stream["server"] == [HOST, port]
@@ -48,7 +48,7 @@ async def test_flows_are_the_clients(tmp_path) -> None:
                 assert flow["sockname"][1] == port
                 assert flow["peer"] is None
     assert "Traceback" not in program.text
-    # What a client is given, on the terminal.
+    # The client configuration on the terminal.
     assert "ss://" in program.text
 
 

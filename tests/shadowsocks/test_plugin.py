@@ -1,4 +1,4 @@
-"""Our modules as plugins (SIP003) of other people's shadowsocks, with datagrams: these go past a plugin."""
+"""Modules as plugins (SIP003) of other shadowsocks programs, with datagrams, which bypass a plugin."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ DATA = random.Random(5).randbytes(300_000)
 
 
 async def started(folder: Path) -> None:
-    """Wait for both plugins; the client listens before its own does."""
+    """Waits for both plugins. The client listens before its plugin does."""
     async with asyncio.timeout(LIMIT):
         while not all(re.search("^listening on ", log.read_text(), re.MULTILINE) for log in folder.glob("*.log")):
             await asyncio.sleep(0.02)

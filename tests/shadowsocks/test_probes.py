@@ -1,4 +1,4 @@
-"""Probes of a censor: nothing comes back, and the connection stays."""
+"""Probes of a censor: they get no answer, and the connection stays open."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ from .ours import config, dial, proxy
 from .peers import HOST, LIMIT
 from .services import echo
 
-# How long a censor waits for an answer.
+# Seconds that a censor waits for an answer.
 PATIENCE = 0.3
 
 
 @contextlib.asynccontextmanager
 async def recorder(to: int) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Somebody on the path, who passes connections on, and what the clients said."""
+    """A relay on the path that records the clients' data."""
     said: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -48,7 +48,7 @@ async def recorder(to: int) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def answers(port: int, probes: list[bytes]) -> list[bytes | None]:
-    """Sends all probes side by side. Returns the answer to each; None: nothing, and the connection stays."""
+    """Sends all probes in parallel. Returns the answer to each, or None if there is none and the connection stays."""
 
     async def one(probe: bytes) -> bytes | None:
         reader, writer = await asyncio.open_connection(HOST, port)
@@ -85,7 +85,7 @@ async def test_a_first_flight_that_is_repeated_or_changed(method) -> None:
             assert await stream.readexactly(5) == b"hello"
         first = said[0]
         assert len(server.seen) == 1
-        # The whole; what it begins with; each of its parts with one bit changed.
+        # The whole recording, its prefixes, and each of its parts with one bit changed.
         probes = [first] + [first[:length] for length in range(1, len(first), 7)]
         for place in [0, salt - 1, salt, salt + 1, salt + 17, salt + 18, salt + 26, salt + 30, len(first) // 2]:
             changed = bytearray(first)
@@ -94,7 +94,7 @@ async def test_a_first_flight_that_is_repeated_or_changed(method) -> None:
         assert await answers(server.port, probes) == [None] * len(probes)
         assert len(server.seen) == 1
         assert server.counter("shadowsocks.replays") >= 1
-        # Whoever it belongs to goes on.
+        # The client's own connection continues.
         async with asyncio.timeout(LIMIT):
             stream.write(b"world")
             assert await stream.readexactly(5) == b"world"

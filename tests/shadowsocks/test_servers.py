@@ -1,4 +1,4 @@
-"""Our server, and other people's clients of it."""
+"""The module as a server for other clients."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ async def test_clients_streams_and_datagrams(peer, method, tmp_path) -> None:
     async with echo() as port, proxy(config(method)) as server, peer.client(tmp_path, method, server.port) as socks:
         assert await exchange(*await connect(socks, "localhost", port), DATA) == DATA
         assert server.seen[-1]["sockname"] == ("localhost", port)
-        # The longest one that ss-local carries, by default, has less than 1500 bytes with what is around it.
+        # ss-local carries datagrams of less than 1500 bytes including headers by default.
         sent = [DATA[:length] for length in (1, 512, 1300)]
         assert await associate(socks, port, sent) == sent
         assert server.seen[-1]["sockname"] == (HOST, port)

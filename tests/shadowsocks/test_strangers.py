@@ -1,5 +1,6 @@
-"""Strangers who connect and say nothing, or nothing that is right: they keep nobody out, and see what they would see
-of other people's servers."""
+"""Strangers that send nothing, or invalid data: they do not block clients, and the server looks
+like other implementations.
+"""
 
 import asyncio
 import contextlib
@@ -18,13 +19,14 @@ from .services import connect, echo, exchange
 
 METHOD = "chacha20-ietf-poly1305"
 MANY = 1500
-# Seconds in which a client is served. They are many, since other programs run beside; strangers had 30 at least.
+# Seconds in which a client must be served: many, because other programs run at the same time, but
+# fewer than the 30 seconds that strangers get at least.
 SOON = 5
 
 
 @pytest.fixture(autouse=True)
 def descriptors() -> Iterator[None]:
-    """Enough of them for all strangers."""
+    """Raises the limit of file descriptors for all strangers."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     yield
@@ -33,8 +35,8 @@ def descriptors() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def strangers(port: int, address: str) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """Connections from this address on which nothing is said."""
-    # A writer that nobody has any more closes its connection.
+    """Opens silent connections from this address."""
+    # An unreferenced writer closes its connection.
     pairs = [await asyncio.open_connection(HOST, port, local_addr=(address, 0)) for _ in range(MANY)]
     try:
         yield [reader for reader, _ in pairs]
@@ -50,7 +52,7 @@ def is_open(reader: asyncio.StreamReader) -> bool:
 
 @contextlib.asynccontextmanager
 async def serve(folder: Path, upstream: int, limits: str) -> AsyncIterator[int]:
-    """A server whose port this is."""
+    """Runs a server. Yields its port."""
     port = free_port()
     (folder / "server.json").write_text(config(METHOD))
     (folder / "watm.toml").write_text(f"""
@@ -69,7 +71,7 @@ async def serve(folder: Path, upstream: int, limits: str) -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def listen(folder: Path, upstream: int, module: Path) -> AsyncIterator[int]:
-    """The same, for one upstream."""
+    """Runs a WATER server for one upstream. Yields its port."""
     port = free_port()
     (folder / "server.json").write_text(config(METHOD))
     options = ["--config", folder / "server.json", "--forward", f"{HOST}:{upstream}"]
@@ -84,11 +86,11 @@ async def test_silent_strangers_keep_no_client_out(limits, address, tmp_path) ->
         begin = listen(tmp_path, upstream, COMPONENT) if limits == "listen" else serve(tmp_path, upstream, limits)
         async with begin as port, Libev.client(tmp_path, METHOD, port) as socks, strangers(port, address) as all_of_them:
             async with asyncio.timeout(SOON):
-                # Some are there for the client to be kept out by.
+                # Some connections are open when the client connects.
                 assert sum(map(is_open, all_of_them)) > 20
                 assert await exchange(*await connect(socks, HOST, upstream), b"hello") == b"hello"
             if limits.startswith("connections"):
-                # They count from the moment that they connect.
+                # Connections count from the moment that they are accepted.
                 async with asyncio.timeout(SOON):
                     while sum(map(is_open, all_of_them)) > 20:
                         await asyncio.sleep(0.05)
@@ -101,11 +103,11 @@ async def test_a_client_that_has_all_it_may_have_is_refused_at_once(tmp_path) ->
             for reader, writer in (first, second):
                 writer.write(b"hello")
                 assert await reader.readexactly(5) == b"hello"
-            # Maybe before this end knows of the connection.
+            # The reset may arrive before `connect` returns.
             with pytest.raises(ConnectionResetError):
                 reader, _ = await asyncio.open_connection(HOST, port)
                 await reader.read(1)
-            # What is open goes on.
+            # Open connections continue.
             second[1].write(b"world")
             assert await second[0].readexactly(5) == b"world"
 
@@ -120,7 +122,7 @@ async def test_an_end_after_junk_is_answered_by_an_end(shape, junk, tmp_path) ->
             reader, writer = await asyncio.open_connection(HOST, port)
             writer.write(junk)
             await writer.drain()
-            # So that it is read before the end comes.
+            # The pause lets the server read the data before the end.
             await asyncio.sleep(0.1)
             writer.write_eof()
             # A reset would be an exception.

@@ -1,4 +1,4 @@
-"""Another module in the place of one that serves, with a client that goes on."""
+"""Swaps of the module while a client continues."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from .services import Association, echo
 
 
 class Recorder(asyncio.DatagramProtocol):
-    """Somebody on the path of one client's datagrams, and what it sent."""
+    """A relay of one client's datagrams that records them."""
 
     def __init__(self, to: int) -> None:
         self.sent: list[bytes] = []
@@ -32,14 +32,14 @@ class Recorder(asyncio.DatagramProtocol):
             self._transport.sendto(data, self._to)
 
     def repeat(self) -> None:
-        """Everything once more."""
+        """Replays all recorded datagrams."""
         for datagram in self.sent:
             self._transport.sendto(datagram, self._to)
 
 
 @contextlib.asynccontextmanager
 async def recorder(to: int) -> AsyncIterator[tuple[int, Recorder]]:
-    """One in front of this port, and its own."""
+    """Runs a relay in front of this port. Yields it with its own port."""
     loop = asyncio.get_running_loop()
     transport, recorder = await loop.create_datagram_endpoint(lambda: Recorder(to), local_addr=(HOST, 0))
     try:

@@ -1,5 +1,6 @@
-"""The module for WATER, in WATER's own runtime and in ours: a server for one place, whoever the client asks for,
-and a client that goes where its configuration says."""
+"""The WATER module in the Go runtime and in this one: a server with one upstream, whatever the
+requested destination, and a client whose configuration names the destination.
+"""
 
 import asyncio
 import contextlib
@@ -39,7 +40,7 @@ async def test_clients_streams(peer, method, program: Tool, tmp_path) -> None:
     ("peer", "method"), cases(*([method for method in methods if "chacha20" in method] for methods in (LIBEV, RUST_2022)))
 )
 async def test_chunks_of_every_length(peer, method, program: Tool, tmp_path) -> None:
-    """The module's own cipher takes 512 bytes at once, and what is left in one of several ways."""
+    """Checks the module's own cipher, which processes 512 bytes at once, and the rest in one of several ways."""
     path = tmp_path / "server.json"
     path.write_text(config(method))
     async with echo() as port, program.listen(MODULE, f"{HOST}:{port}", f"--config={path}") as running:
@@ -54,7 +55,7 @@ async def test_chunks_of_every_length(peer, method, program: Tool, tmp_path) -> 
 
 @contextlib.asynccontextmanager
 async def dialled(program: Tool, fixed: bool, server: int, flag: str) -> AsyncIterator[Dialled]:
-    """A connection in one of the two roles of a client."""
+    """Opens a connection in one of the two roles of a client."""
     to = f"{HOST}:{server}"
     dial = program.fixed(MODULE, flag, f"--allow={to}") if fixed else program.dial(MODULE, to, flag)
     async with dial as near:

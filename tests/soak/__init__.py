@@ -1,1 +1,1 @@
-"""`make soak`: mixed traffic for as long as asked."""
+"""`make soak`: mixed traffic for a given time."""

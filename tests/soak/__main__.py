@@ -1,8 +1,8 @@
-"""`make soak`: mixed traffic of several real clients, for as long as asked.
+"""`make soak`: mixed traffic of several real clients, for a given time.
 
-Clients roam, leave and come back; handlers fail, and so does another module in the same
-process; strangers send what they like. Prints once a minute what the server's process holds,
-and at the end whether that was flat. Exit code 1 if not, or if a client saw an error.
+Clients roam, leave and come back; handlers fail, and so does another module in the same process;
+strangers send arbitrary datagrams. Prints the resources of the server's process once a minute, and
+at the end a verdict. Exits with 1 if they grew, or if a client saw an error.
 """
 
 import argparse
@@ -16,13 +16,14 @@ from watm_test_support.tunnels import Peer, config
 from . import process, verdict
 from .crowd import Crowd
 
-# Samples are a minute apart, and in a short run there are this many.
+# The number of samples in a short run. Otherwise there is one a minute.
 SAMPLES = 12
-# Minutes, or a quarter of a short run, until caches are warm and every kind of thing has happened.
+# Minutes until caches are warm and every kind of event has happened. In a short run it is a
+# quarter.
 WARM_UP = 5
-# UDP flows end soon, so that their number is soon what it will stay.
+# A short timeout of UDP flows, so that their number is soon stable.
 INTERFACE = "[Watm]\nUdpIdleTimeout = 5\n"
-# Errors that are shown.
+# The number of errors that the report shows.
 SHOWN = 20
 
 
@@ -37,7 +38,7 @@ def main() -> int:
 
 
 async def soak(seconds: float, seed: int) -> int:
-    """Runs all and returns the exit code."""
+    """Runs everything and returns the exit code."""
     server_key = genkey()
     peers = [Peer(addresses=(f"10.0.{n}.1", f"fd00:{n}::1")) for n in range(len(Crowd.HABITS))]
     async with process.started(config(server_key, peers, INTERFACE)) as server:
@@ -68,7 +69,7 @@ async def soak(seconds: float, seed: int) -> int:
 async def _watch(
     server: process.ServerProcess, crowd: Crowd, running: asyncio.Task[None], seconds: float
 ) -> list[verdict.Sample]:
-    """Takes and prints the samples. The crowd's own failure is raised."""
+    """Takes and prints the samples. Raises a failure of the crowd."""
     samples: list[verdict.Sample] = []
     begin = time.monotonic()
     period = min(60, seconds / SAMPLES)

@@ -1,4 +1,4 @@
-"""Clients of the server: honest ones of every habit, careless ones, and strangers."""
+"""Clients of the server: well-behaved ones with different habits, careless ones, and strangers."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ from watm_test_support.tunnels import HOST, V4, V6, Peer
 from watm_test_support.wgclient import WgClient, WgClientError
 
 MB = 1_000_000
-# Seconds for one action, which takes less than one: whoever waits longer has been forgotten.
+# The time limit of an action, which takes less than a second.
 PATIENCE = 30
-# Seconds between two actions of one client: a busy network, not a benchmark.
+# Seconds between two actions of a client, as in a busy network.
 PAUSE = 0.05
-# Seconds in which wireguard-go begins no second handshake, and some.
+# Seconds in which wireguard-go begins no second handshake, with a margin.
 REKEY = 5.5
 
 ACTIONS = [
@@ -40,12 +40,12 @@ class Tally:
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
         self.lost = 0
-        """Datagrams and pings without an answer, which is no error."""
+        """The number of datagrams and pings without an answer, which is no error."""
         self.errors: list[str] = []
-        """What honest clients complained of: wrong content, timeouts, resets."""
+        """Errors of well-behaved clients: wrong content, timeouts, resets."""
 
     async def do(self, client: WgClient, action: str, **parameters) -> None:
-        """One action that has to succeed."""
+        """Performs an action that must succeed."""
         try:
             answer = await client.do(action, timeout=PATIENCE, **parameters)
         except WgClientError as error:
@@ -56,7 +56,7 @@ class Tally:
 
 
 class Crowd:
-    """All of them. `peers` has a peer for each of `HABITS`."""
+    """Runs all clients. `peers` has a peer for each of `HABITS`."""
 
     HABITS = ("steady", "roaming", "leaving", "careless")
 
@@ -69,7 +69,7 @@ class Crowd:
         self._chance = random.Random(seed)
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Repeats actions until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             for habit in (self._steady, self._roaming, self._leaving, self._careless, self._strangers, self._guests):
                 group.create_task(habit())
@@ -80,7 +80,8 @@ class Crowd:
                 group.create_task(self._mixture(client))
 
     async def _roaming(self) -> None:
-        # Nobody can be found who has moved and is only waiting, so keepalives say where it is.
+        # The server cannot reach a client that has moved and only waits, so keepalives announce its
+        # address.
         async with self._client("roaming", keepalive=1) as client, asyncio.TaskGroup() as group:
             for _ in range(2):
                 group.create_task(self._mixture(client))
@@ -93,13 +94,13 @@ class Crowd:
             async with self._client("leaving") as client:
                 await self._some(client, 5)
                 await asyncio.sleep(REKEY)
-                # wireguard-go does none, and says nothing, soon after one of its own.
+                # wireguard-go ignores the request soon after a handshake of its own.
                 with contextlib.suppress(WgClientError):
                     await client.do("handshake", timeout=1)
                     self.tally.done["handshake"] += 1
                 await self._some(client, 5)
                 async with contextlib.AsyncExitStack() as left:
-                    # Connections that nobody ends.
+                    # Connections that neither end closes.
                     for _ in range(3):
                         await left.enter_async_context(client.tcp(f"{V4}:7"))
                     client.process.kill()
@@ -107,7 +108,7 @@ class Crowd:
             await asyncio.sleep(self._chance.uniform(0, 3))
 
     async def _careless(self) -> None:
-        """Meets handlers that fail: it may be told anything, and is served afterwards."""
+        """Uses handlers that fail. Accepts any outcome, and must be served afterwards."""
         async with self._client("careless") as client:
             while True:
                 port = self._chance.randrange(careless.RAISES, careless.RETURNS + 1)
@@ -133,7 +134,7 @@ class Crowd:
                 await asyncio.sleep(0.02)
 
     async def _guests(self) -> None:
-        """Uses the other module, which answers, and has it fail."""
+        """Uses the other module, which answers, and then makes it fail."""
         loop = asyncio.get_running_loop()
         while True:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as user:

@@ -1,4 +1,4 @@
-"""The server's process, and what the kernel knows of it."""
+"""The server's process, and its resources according to the kernel."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import pathlib
 import sys
 from collections.abc import AsyncIterator
 
-# Seconds: a module that is not in the cache is compiled first.
+# Seconds. A module that is not in the cache is compiled first.
 _START = 60
 _ANSWER = 10
 
@@ -19,14 +19,14 @@ class ServerProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.ports: dict[str, int] = {}
-        """Where `server` and `guest` listen."""
+        """The ports of `server` and `guest`."""
 
     async def holds(self) -> dict:
-        """Returns the servers' report of what they hold."""
+        """Returns the servers' report of their resources."""
         return await self.ask("", _ANSWER)
 
     async def ask(self, line: str, seconds: float) -> dict:
-        """Says a line and returns the answer."""
+        """Sends a line and returns the answer."""
         self._process.stdin.write(line.encode() + b"\n")
         await self._process.stdin.drain()
         answer = await asyncio.wait_for(self._process.stdout.readline(), seconds)

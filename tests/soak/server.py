@@ -1,7 +1,8 @@
 """The process under test: a WireGuard server for careless handlers, and beside it a module that
-fails whenever it is told to. `python server.py < CONFIGURATION`, a line of JSON.
+fails on command.
 
-Says where both listen in a line of JSON and answers each further line with what they hold.
+`python server.py < CONFIGURATION`, a line of JSON. Prints both ports as a line of JSON and answers
+each further line with the resources of both.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ import mitmproxy_watm
 from watm_test_support import careless, module_files
 
 HOST = "127.0.0.1"
-# Small, so that a failure comes soon and takes little.
+# A small limit, so that a failure comes soon and costs little.
 LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
 
 
 async def main() -> None:
-    # Handlers and the guest fail all the time, which is not worth a line each.
+    # Handlers and the guest fail all the time, so the log omits these failures.
     logging.getLogger("mitmproxy_watm").addHandler(logging.NullHandler())
     logging.getLogger("mitmproxy_watm").propagate = False
     reader = asyncio.StreamReader()

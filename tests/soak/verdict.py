@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-# Megabytes by which the lowest of the last third may be above that of the first, warm-up left
-# out: what four clients more or less in the middle of a transfer take. The lowest, since a module
-# that eats memory takes up to 32 MB until it is started again; what leaks is never given back.
+# The most megabytes by which the minimum of the last third may exceed that of the first, after the
+# warm-up: the memory of four clients in the middle of a transfer. The minimum counts, because a
+# module that consumes memory takes up to 32 MB until its restart, and a leak is never returned.
 GROWTH_MB = 12
-# Seconds that the samples must span for memory to be judged: before, the high-water marks of the
-# modules and of the allocator still rise with each new kind of thing that happens.
+# Seconds that the samples must span before memory is judged. Until then the high-water marks of the
+# modules and of the allocator still rise with each new kind of event.
 MEMORY_SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One moment of the server's process."""
+    """A sample of the server's process."""
 
     seconds: float
     rss_mb: float
@@ -22,11 +22,11 @@ class Sample:
     flows: int
     tasks: int
     restarts: int
-    """Of the module that fails."""
+    """Restarts of the module that fails."""
     generation: int
-    """Restarts of the WireGuard module: there must be none."""
+    """Restarts of the WireGuard module, which must be 0."""
     drops: dict[str, int]
-    """By reason, since the start."""
+    """Dropped and refused items since the start, by reason."""
     done: int
     errors: int
 
@@ -38,7 +38,7 @@ def drops(counters: dict[str, int]) -> dict[str, int]:
 
 
 def line(sample: Sample, before: Sample | None) -> str:
-    """The sample in one line; drops are those since the one before."""
+    """Formats the sample in one line. Drops are those since the previous sample."""
     earlier = before.drops if before else {}
     news = {name: count - earlier.get(name, 0) for name, count in sample.drops.items()}
     reasons = ", ".join(f"{name} {count}" for name, count in sorted(news.items()) if count)
@@ -50,13 +50,14 @@ def line(sample: Sample, before: Sample | None) -> str:
 
 
 def judges_memory(samples: list[Sample]) -> bool:
-    """Returns true if the samples after the warm-up are enough to tell growth from a start."""
+    """Returns true if the samples after the warm-up suffice to distinguish growth from a start."""
     return len(samples) >= 3 and samples[-1].seconds - samples[0].seconds >= MEMORY_SECONDS
 
 
 def complaints(samples: list[Sample]) -> list[str]:
-    """Why the run was not flat; nothing if it was. The samples are those after the warm-up, at
-    least three."""
+    """Returns the reasons why resources grew; empty if they did not. The samples are those after
+    the warm-up, at least three.
+    """
     if len(samples) < 3:
         return [f"{len(samples)} samples after the warm-up are too few to tell"]
     third = len(samples) // 3

@@ -1,1 +1,1 @@
-"""Rules for the sources themselves."""
+"""Rules for the repository itself."""

@@ -1,5 +1,4 @@
-"""The permitted dependencies: the rule that keeps the transports free of the host, and the host
-free of the transports."""
+"""Checks the permitted dependencies: transports do not depend on the host, nor the host on transports."""
 
 import json
 import subprocess
@@ -11,8 +10,8 @@ from watm_test_support.repository import ROOT
 
 WASM = {'cfg(target_family = "wasm")', 'cfg(any(target_family = "wasm", miri))'}
 
-# Each crate of ours, and those of ours that it may use. `wasm` marks a dependency that is
-# allowed only under `cfg(target_family = "wasm")`, or in Miri too.
+# Each crate of the project, and the crates of the project that it may use. `wasm` marks a
+# dependency that is allowed only under `cfg(target_family = "wasm")`, or in Miri too.
 TRANSPORTS = {
     "watm-core": {},
     "watm-schema": {},
@@ -56,12 +55,12 @@ TRANSPORTS = {
         "watm-stream": "always",
         "watm-wireguard": "always",
     },
-    # The stand-ins for crates of these names; see watm/Cargo.toml.
+    # Stand-ins for crates of these names; see watm/Cargo.toml.
     "ring": {"watm-core": "always"},
     "managed": {},
     "getrandom": {},
 }
-# In a workspace of its own, where `ring` is the registry's.
+# A workspace of its own, where `ring` comes from the registry.
 TLS = {
     "watm-tls": {
         "watm-core": "always",
@@ -115,21 +114,21 @@ HOST = {
     "watm-fuzz-network": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-fuzz-seal": {"watm-seal": "always"},
 }
-# The host must not know what its modules are made of, and no transport may do input or output.
+# The host must not use the libraries of its modules, and no transport may do input or output.
 INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}
 FORBIDDEN = {
     "watm-types": INPUT_OUTPUT,
-    # Whoever checks a module by hand needs no runtime for it.
+    # Other programs verify seals without the runtime.
     "watm-seal": INPUT_OUTPUT,
-    # What it brings is run by others.
+    # It delivers modules and does not run them.
     "watm-update": {"wasmtime", "watm-runtime"},
-    # Who dials is somebody else's business.
+    # It serves any dialer, so it does not depend on one.
     "watm-socks": {"wasmtime", "watm-runtime"},
-    # Decides before anything is compiled.
+    # It decides before anything is compiled.
     "watm-policy": {"wasmtime"},
-    # Bytes move here, whatever module moves them.
+    # It moves bytes, and does not depend on the kind of module.
     "watm-net": {"wasmtime", "watm-seal"},
-    # Programs that embed the runtime bring their own.
+    # Programs that embed the runtime choose these crates themselves.
     "watm-runtime": {"boringtun", "smoltcp", "clap", "hyper", "prometheus-client"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
     "watm-core": INPUT_OUTPUT,
@@ -150,7 +149,7 @@ FORBIDDEN = {
 
 @cache
 def packages(workspace: str) -> dict[str, dict]:
-    """The members of a cargo workspace, by name."""
+    """Returns the members of a cargo workspace, by name."""
     output = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--no-deps", "--manifest-path", ROOT / workspace / "Cargo.toml"],
         check=True,
@@ -180,8 +179,7 @@ def test_crate_depends_on_what_its_rule_allows(workspace, name, allowed):
         if dependency["kind"] == "dev":
             continue
         assert used not in FORBIDDEN.get(name, set()), f"{name} must not use {used}"
-        # Outside `watm/`, and where a crate asks for the registry's version, these names
-        # are the real crates.
+        # Outside `watm/`, and for versions of the registry, these names are the real crates.
         if used not in ours or (used in stand_ins and "path" not in dependency):
             continue
         assert used in allowed, f"{name} must not use {used}"
@@ -193,6 +191,6 @@ def test_workspaces_do_not_reach_into_each_other():
     for workspace, others in (("watm", HOST), ("watm/tls", HOST), (".", TRANSPORTS | TLS)):
         for package in packages(workspace).values():
             paths = {d["name"] for d in package["dependencies"] if "path" in d}
-            # Both sides use fields of configurations and headers of the PROXY protocol; neither is a transport.
+            # Both sides use configuration fields and PROXY headers, which are no transports.
             shared = {"watm-schema", "watm-proxy-header"}
             assert not paths & (others.keys() - shared), f"{package['name']} crosses the boundary of wit/"

@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, the book has all pages, pictures and tables are those of their sources."""
+"""Checks of the documents: valid links, a complete book, and pictures and tables that match their sources."""
 
 import json
 import re
@@ -19,21 +19,21 @@ _FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """All Markdown in the repository, or about to be."""
+    """Returns all Markdown files in the repository, tracked or not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     return [ROOT / name for name in names if (ROOT / name).exists()]
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and mdBook make them."""
+    """Returns the anchors of a page's headings, as GitHub and mdBook make them."""
     headings = re.findall(r"^#+ (.*)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """The links of a text that lead to no file, or to no heading."""
+    """Returns the links of a text without an existing file or heading."""
     wrong = []
     for link in re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", text)):
         if re.match(r"https?://|mailto:", link):
@@ -56,7 +56,7 @@ def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
 
 
 def missing(text: str) -> list[str]:
-    """The paths within code of a text that lead to no file or folder. What is built is elsewhere."""
+    """Returns the paths in a text's code spans that do not exist. Build products are exempt."""
     paths = re.findall(r"`((?:wit|runtime|host-python|watm|tests|docs|examples)/[\w./-]*)`", _FENCED.sub("", text))
     return [path for path in paths if not path.startswith(("watm/target", "watm/trust")) and not (ROOT / path).exists()]
 
@@ -80,7 +80,7 @@ def test_the_readme_is_short() -> None:
 
 
 def figures(expression: str) -> Any:
-    """The value of an expression with the modules of docs/figures."""
+    """Returns the value of an expression with the modules of docs/figures."""
     command = [sys.executable, "-c", f"import json, data_path, plots; print(json.dumps({expression}))"]
     done = subprocess.run(command, cwd=FIGURES, check=True, capture_output=True, text=True, timeout=60)
     return json.loads(done.stdout)
@@ -98,11 +98,11 @@ def test_the_page_has_the_published_figures() -> None:
     assert (BOOK / "benchmarks.md").read_text() == page, "docs/src/benchmarks.md is out of date; run `make plots`"
 
 
-# Messages of errors, which readers search for.
+# Error messages, which readers search for.
 
 
 def messages() -> list[str]:
-    """The messages in the tables of the page for troubleshooting."""
+    """Returns the messages in the tables of the page for troubleshooting."""
     page = (BOOK / "troubleshooting.md").read_text()
     tables = re.findall(r"^\| (?:message|symptom) .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
     cells = [row.split("|")[1] for table in tables for row in table.splitlines()]
@@ -111,7 +111,7 @@ def messages() -> list[str]:
 
 
 def sources() -> str:
-    """All code of the product, with strings that go over several lines in one."""
+    """Returns all code of the product, with each string on one line."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "runtime", "host-python/python", "watm"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     code = [ROOT / name for name in names if name.endswith((".rs", ".py")) and "/tests/" not in name]
@@ -123,7 +123,7 @@ def test_messages_are_those_of_the_code() -> None:
     code = sources()
     assert len(messages()) > 20
     for message in messages():
-        # An ellipsis stands for a name or an address, and so may a number.
+        # An ellipsis or a number stands for a name or an address.
         parts = [part.strip(" :.'\"()") for part in message.split("…")]
         missing_parts = [part for part in parts if len(part) > 5 and part not in code]
         assert not missing_parts, f"no code says {missing_parts}, which docs/src/troubleshooting.md has"

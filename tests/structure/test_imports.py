@@ -1,4 +1,4 @@
-"""Python finds modules by packages alone: those of `tests`, and `watm_test_support`, which is installed."""
+"""Checks that Python imports modules from packages only: `tests`, and the installed `watm_test_support`."""
 
 import ast
 import subprocess
@@ -9,14 +9,14 @@ from watm_test_support.repository import ROOT
 
 
 def sources() -> list[str]:
-    """The names of all Python files in the repository, or about to be."""
+    """Returns the names of all Python files in the repository, tracked or not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     return [name for name in names if (ROOT / name).exists()]
 
 
 def edits(text: str) -> list[int]:
-    """Returns the lines that name `sys.path`, by whatever import."""
+    """Returns the lines that name `sys.path`, by any import."""
     found = []
     for node in ast.walk(ast.parse(text)):
         attribute = isinstance(node, ast.Attribute) and node.attr == "path" and ast.unparse(node.value) == "sys"

@@ -1,4 +1,4 @@
-"""Nothing in the tests waits for ever for another program."""
+"""Checks that no test waits without a time limit for another program."""
 
 import ast
 import subprocess
@@ -7,23 +7,23 @@ import pytest
 
 from watm_test_support.repository import ROOT
 
-# Of `subprocess`: they wait for the program's end.
+# The functions of `subprocess` that wait for the program's end.
 WAITING = {"run", "call", "check_call", "check_output"}
 
 
 def sources() -> list[str]:
-    """Every file of Python in the repository, or about to be."""
+    """Returns every Python file in the repository, tracked or not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     return [name for name in names if (ROOT / name).exists()]
 
 
 def unlimited(text: str) -> list[int]:
-    """Lines that use a function of `WAITING` without a `timeout`."""
+    """Returns lines that use a function of `WAITING` without a `timeout`."""
     tree = ast.parse(text)
     limited = set()
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        # `**options` may have one.
+        # `**options` may contain it.
         if any(keyword.arg in ("timeout", None) for keyword in call.keywords):
             limited.update(map(id, [call.func, *call.args]))
     return [

@@ -1,4 +1,4 @@
-"""The plugins of pytest that bound tests in time, and skip those that need what is not there."""
+"""Tests of the pytest plugins that limit the time of tests, and skip tests with missing requirements."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ SKIPPED = {
 }
 
 def outcomes(folder: Path, **process: object) -> dict[str, str]:
-    """Returns what pytest says of each test, on a machine that has no programs. Options are those of a process."""
+    """Returns pytest's result of each test, on a machine without programs. Options are those of a process."""
     (folder / "conftest.py").write_text('pytest_plugins = ("watm_test_support.coroutines", "watm_test_support.limits", "watm_test_support.needs")\n')
     (folder / "test_all.py").write_text(TESTS)
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -66,7 +66,7 @@ def test_as_root_nothing_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_root_what_is_not_there_is_skipped_and_noted(tmp_path: Path) -> None:
-    # Whoever is in a user namespace that maps nobody is not root.
+    # A user namespace without a mapping has no root.
     leave = (lambda: os.unshare(os.CLONE_NEWUSER)) if os.geteuid() == 0 else None
     found = outcomes(tmp_path, preexec_fn=leave)
     assert set(found) == {"test_that_sleeps", "test_that_waits", "test_that_starts_something_unknown"}

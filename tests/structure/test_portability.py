@@ -1,4 +1,4 @@
-"""Where code may know which operating system it runs on."""
+"""Checks where code may depend on the operating system."""
 
 import re
 import subprocess
@@ -8,8 +8,8 @@ import pytest
 
 from watm_test_support.repository import ROOT
 
-# What knows it. Sockets differ, what keeps a file from other users, what may be executed, and how a
-# program is ended; nothing else does.
+# The permitted files. Sockets, file permissions, executable memory and signals differ between
+# systems; nothing else does.
 ALLOWED = (
     "runtime/src/driver/slice.rs",
     "runtime/net/src/sockets/",
@@ -18,8 +18,8 @@ ALLOWED = (
     "runtime/seal/src/private.rs",
 )
 
-# The product: what is built into a wheel or a module, and what it is built from. Tests run
-# where they are run, and may look at what the operating system made of something.
+# The product: the sources of wheels, programs and modules. Tests may depend on the system that they
+# run on.
 FOLDERS = ("runtime", "host-python", "watm", "wit", "examples")
 NOT_PRODUCT = re.compile(r"/tests/|/benches/|/assets/")
 
@@ -47,7 +47,7 @@ PYTHON = re.compile(
 )
 PATTERNS = {".rs": RUST, ".py": PYTHON}
 
-# Crates that are one operating system's, and who may use them.
+# Crates for one operating system, and the crates that may use them.
 CRATES = re.compile(r"^(libc|nix|rustix|winapi|windows|windows-\w+)\b", re.MULTILINE)
 CRATE_USERS = {
     "runtime/Cargo.toml",
@@ -59,7 +59,7 @@ CRATE_USERS = {
 
 
 def product() -> list[str]:
-    """The files of the product that git knows, or would if they were added."""
+    """Returns the files of the product, tracked or not ignored."""
     output = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS],
         cwd=ROOT,
@@ -73,7 +73,7 @@ def product() -> list[str]:
 
 
 def knowing(name: str) -> list[str]:
-    """The lines of a file that know the operating system."""
+    """Returns the lines of a file that depend on the operating system."""
     pattern = PATTERNS.get(Path(name).suffix)
     if pattern is None:
         return []

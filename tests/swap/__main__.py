@@ -10,7 +10,7 @@ from watm_test_support.repository import ROOT
 
 
 def main() -> int:
-    """Exit status 1 if anything went wrong."""
+    """Runs the load. The exit status is 1 if anything went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.swap", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--swaps", type=int, default=10)

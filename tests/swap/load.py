@@ -1,4 +1,4 @@
-"""The traffic of a tunnel while modules are swapped, and how long each part of it stood still."""
+"""The traffic of a tunnel during swaps, with the longest stall of each kind."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ PERIOD = 0.02
 """Seconds between two requests, and between two datagrams: fifty a second."""
 
 SHELL_PERIOD = 5.0
-"""Seconds between two lines of somebody who mostly reads."""
+"""Seconds between two lines of a user who mostly reads."""
 
 PIECE = 32768
 PATIENCE = 10.0
@@ -34,18 +34,18 @@ class Part:
     last: float = field(default_factory=time.monotonic)
 
     def progress(self, *, since: float | None = None) -> None:
-        """Something has arrived; since when it was waited for, by default since the last."""
+        """Records an arrival, and the time since the wait for it began, by default since the last arrival."""
         now = time.monotonic()
         self.stall = max(self.stall, now - (self.last if since is None else since))
         self.last, self.done = now, self.done + 1
 
 
 async def serve(stream) -> None:
-    """The inner ends of the download and of the shell."""
+    """Runs the inner ends of the download and of the shell."""
     port = stream.get_extra_info("sockname")[1]
     if port == DOWNLOAD:
         await stream.readexactly(1)
-        with contextlib.suppress(ConnectionResetError):  # how the client ends it
+        with contextlib.suppress(ConnectionResetError):  # the client ends it this way
             while True:
                 stream.write(_BLOCK)
                 await stream.drain()
@@ -72,7 +72,7 @@ async def download(client: WgClient, to: str, until: asyncio.Event) -> Part:
 
 
 async def shell(client: WgClient, to: str, until: asyncio.Event) -> Part:
-    """A connection on which nothing happens for most of the time."""
+    """Runs a connection that is idle for most of the time."""
     part = Part()
     async with client.tcp(f"{to}:{SHELL}") as conn:
         ended = False
@@ -89,14 +89,14 @@ async def shell(client: WgClient, to: str, until: asyncio.Event) -> Part:
 
 
 async def requests(client: WgClient, to: str, until: asyncio.Event) -> Part:
-    """Short HTTP requests, each on a connection of its own, begun on time whatever the others do."""
+    """Sends short HTTP requests at fixed times, each on a connection of its own."""
     part = Part()
 
     async def one() -> None:
         begin = time.monotonic()
         try:
             answer = await client.do("http", url=f"http://{to}:{HTTP}/", timeout=PATIENCE)
-        except Exception as e:  # each is counted, and said at the end
+        except Exception as e:  # failures are counted and reported at the end
             part.errors.append(f"request: {e}")
             return
         if answer["status"] != 200:
@@ -111,7 +111,7 @@ async def requests(client: WgClient, to: str, until: asyncio.Event) -> Part:
 
 
 async def echoes(client: WgClient, to: str, until: asyncio.Event) -> Part:
-    """Datagrams with numbers, on one flow."""
+    """Sends numbered datagrams on one flow."""
     part = Part()
     async with client.udp(f"{to}:{ECHO}") as conn:
         sent = 0

@@ -1,4 +1,4 @@
-"""Swaps under load: a real WireGuard client, and everything that it does goes on."""
+"""Swaps under the load of a real WireGuard client, whose traffic must continue."""
 
 import asyncio
 import time
@@ -20,18 +20,18 @@ class Result:
     swaps: int
     generation: int
     left: int
-    """Generations that still run at the end, besides the one that serves."""
+    """The number of generations at the end, besides the one that serves."""
     served: list[float]
-    """For each swap, the seconds from its beginning until a new flow was the new generation's."""
+    """For each swap, the seconds until a new flow went to the new generation."""
 
     @property
     def errors(self) -> list[str]:
-        """All that went wrong, with where."""
+        """Errors, each with its place."""
         return [f"{name}: {error}" for name, part in self.parts.items() for error in part.errors]
 
 
 def marked(module: bytes, mark: int) -> bytes:
-    """The same module as another file: with a custom section at its end (WebAssembly 5.5.3)."""
+    """Returns the same module as another file, with a custom section at its end (WebAssembly 5.5.3)."""
     content = b"\x04mark" + bytes([mark])
     return module + b"\x00" + bytes([len(content)]) + content
 
@@ -44,7 +44,7 @@ async def run(
     probation: float = 1.0,
     said: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Run the load for so long, and swap back and forth between two modules meanwhile."""
+    """Runs the load for a time, with swaps back and forth between two modules."""
     modules: list[Module] = [await load_module(marked(module, mark), unsealed=True) for mark in (0, 1)]
     peer = Peer()
 

@@ -1,1 +1,1 @@
-"""TLS against other people's programs."""
+"""TLS with other implementations."""

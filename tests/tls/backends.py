@@ -1,4 +1,4 @@
-"""The upstreams of a server of ours: programs in plain text."""
+"""The upstreams of a server, which speak plain text."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, 
 
 @contextlib.asynccontextmanager
 async def backend(handle: Handler) -> AsyncIterator[int]:
-    """A TCP server. Gives its port."""
+    """Runs a TCP server. Yields its port."""
     server = await asyncio.start_server(handle, HOST, 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
@@ -27,7 +27,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def reverse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers once the other side has ended: with all that it said, in reverse."""
+    """Reads to the end, and answers with the data in reverse."""
     with contextlib.suppress(ConnectionError):
         writer.write((await reader.read())[::-1])
         await writer.drain()
@@ -35,7 +35,7 @@ async def reverse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """HTTP/1.1: a page for each request, with its path in it."""
+    """Answers each HTTP/1.1 request with a page that contains its path."""
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -46,7 +46,7 @@ async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
 
 
 class Recorder:
-    """Keeps what connections said."""
+    """Keeps the data of connections."""
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[bytes] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Other people's TLS against ours."""
+"""Certificates for the tests of TLS."""
 
 import pathlib
 
@@ -19,7 +19,7 @@ def localhost(authority: Authority) -> Leaf:
 
 @pytest.fixture(scope="session")
 def root(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The root's certificate, as a file."""
+    """Returns the root's certificate as a file."""
     path = tmp_path_factory.mktemp("root") / "root.pem"
     path.write_text(authority.pem)
     return path

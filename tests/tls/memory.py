@@ -4,13 +4,13 @@ import pathlib
 import re
 
 GUARD = 1 << 30
-"""Linear memory can grow up to 4 GiB, which is reserved: so much behind it is nobody else's."""
+"""The size of the reservation behind a linear memory, which can grow up to 4 GiB."""
 
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 
 
 def of_modules(process: int) -> list[bytes]:
-    """The linear memories in a process: what can be written before a large piece that cannot be used."""
+    """Returns the linear memories of a process: writable ranges before a large reserved one."""
     found: list[bytes] = []
     maps = pathlib.Path(f"/proc/{process}/maps").read_text().splitlines()
     with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
@@ -18,7 +18,7 @@ def of_modules(process: int) -> list[bytes]:
         for start, end, rights, name in (match.groups() for line in maps if (match := _LINE.match(line))):
             low, high = int(start, 16), int(end, 16)
             if rights.startswith("rw-") and (not name or "wasm-memory" in name):
-                # In several pieces, if some of it is as it was at the start.
+                # A memory has several ranges if some of its pages are unchanged since the start.
                 begin, far = (begin if low == far else low), high
             else:
                 if low == far and rights.startswith("---") and high - low >= GUARD:

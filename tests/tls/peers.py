@@ -1,4 +1,4 @@
-"""Our program, and those of others, as processes."""
+"""`watm` and other programs, as processes."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ Config = dict[str, Any] | str
 
 
 class Port(int):
-    """A port, and which process listens on it."""
+    """A port, and the process that listens on it."""
 
     process: int
 
@@ -32,7 +32,7 @@ class Port(int):
 
 
 def written(config: Config, folder: pathlib.Path, name: str) -> pathlib.Path:
-    """A configuration as a file: PEM, or JSON."""
+    """Writes a configuration as a file, in PEM or JSON."""
     path = folder / name
     path.write_text(config if isinstance(config, str) else json.dumps(config))
     return path
@@ -42,7 +42,7 @@ def written(config: Config, folder: pathlib.Path, name: str) -> pathlib.Path:
 async def listen(
     config: Config, to: int, folder: pathlib.Path, *options: str, module: pathlib.Path = COMPONENT
 ) -> AsyncIterator[int]:
-    """`watm listen` in front of a port. Gives the port that it listens on."""
+    """Runs `watm listen` in front of a port. Yields the port that it listens on."""
     file = written(config, folder, "listen.conf")
     forward = ("--forward", f"{HOST}:{to}", "--config", str(file), *options)
     async with _watm("listen", "--unsealed", str(module), f"{HOST}:0", *forward) as port:
@@ -53,7 +53,7 @@ async def listen(
 async def serve(
     config: Config, to: int, folder: pathlib.Path, *lines: str, workers: int = 1
 ) -> AsyncIterator[Port]:
-    """`watm serve` in front of a port, with these lines of its own. Gives the port that it listens on."""
+    """Runs `watm serve` in front of a port, with additional lines. Yields the port that it listens on."""
     written(config, folder, "module.conf")
     listener = {
         "module": str(COMPONENT),
@@ -72,7 +72,7 @@ async def serve(
 async def dial(
     config: Config, to: str, folder: pathlib.Path, *options: str, module: pathlib.Path = COMPONENT
 ) -> AsyncIterator[int]:
-    """`watm dial` to an address. Gives the port that it listens on."""
+    """Runs `watm dial` to an address. Yields the port that it listens on."""
     file = written(config, folder, "dial.conf")
     arguments = ("--unsealed", str(module), to, "--listen", f"{HOST}:0", "--config", str(file), *options)
     async with _watm("dial", *arguments) as port:
@@ -127,7 +127,7 @@ async def run(*command: str | pathlib.Path, say: bytes = b"", until: bytes = b""
 async def openssl_server(
     folder: pathlib.Path, chain: str, key: str, *options: str, answers: bool = True
 ) -> AsyncIterator[int]:
-    """`openssl s_server`, which says each line in reverse, unless it does not answer."""
+    """Runs `openssl s_server`, which returns each line in reverse unless it must not answer."""
     pair = written(chain + key, folder, "server.pem")
     answering = ("-rev",) if answers else ()
     command = ("openssl", "s_server", "-accept", f"{HOST}:0", "-cert", pair, "-key", pair, *answering, *options)

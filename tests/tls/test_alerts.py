@@ -1,4 +1,4 @@
-"""Alerts to clients that get no connection, and data that comes too early."""
+"""Alerts to refused clients, and early data."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ from .test_revoked import SHAPES, saying
 async def test_a_client_has_the_certificate_whose_signatures_it_verifies(
     version, authority: Authority, root, tmp_path
 ) -> None:
-    """There are two for one name, in either order. A client that verifies both gets the first."""
+    """Checks two certificates for one name, in both orders. A client that accepts both gets the first."""
     leaves = {key: authority.sign("localhost", names=["localhost"], key=key) for key in ("p256", "rsa")}
     option = f"-tls{version.replace('.', '_')}"
     rsa, ecdsa = "RSA-PSS+SHA256:RSA+SHA256", "ECDSA+SHA256"
@@ -69,7 +69,7 @@ async def test_the_log_says_in_words_what_is_wrong_with_a_certificate(
 
 
 async def test_early_data_is_skipped(localhost: Leaf, root, tmp_path) -> None:
-    """A client with a session of another server of this name sends some: as much as that one takes."""
+    """Checks early data of a client with a session of another server of the same name."""
     session, data = tmp_path / "session", tmp_path / "early"
     option = ("-tls1_3", "-servername", "localhost")
     async with openssl_server(tmp_path, localhost.chain, localhost.key, "-early_data", answers=False) as port:
@@ -77,7 +77,7 @@ async def test_early_data_is_skipped(localhost: Leaf, root, tmp_path) -> None:
         quiet = asyncio.subprocess.DEVNULL
         client = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=quiet, stderr=quiet)
         async with asyncio.timeout(LIMIT):
-            # It is written when a ticket comes.
+            # The file is written when a ticket arrives.
             while not session.exists() or "END SSL SESSION" not in session.read_text():
                 await asyncio.sleep(0.05)
         client.kill()
@@ -95,7 +95,7 @@ async def test_early_data_is_skipped(localhost: Leaf, root, tmp_path) -> None:
 async def test_an_alert_is_read_by_a_client_that_still_sends(
     module, authority: Authority, localhost: Leaf, tmp_path
 ) -> None:
-    """One without the certificate that it should have. By TLS 1.3 it says a lot before it hears of that."""
+    """Checks a client without the required certificate. With TLS 1.3 it sends data before it gets the alert."""
     rules = {"certificates": "required", "roots": authority.pem}
     context = ssl.create_default_context(cadata=authority.pem)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -129,7 +129,9 @@ async def test_an_alert_is_read_by_a_client_that_still_sends(
 
 
 async def test_a_water_module_does_not_forget_who_a_client_is(localhost: Leaf, tmp_path) -> None:
-    """Its host is not told: without a header to the application nobody would know."""
+    """Checks that a WATER module refuses `proxy-in`: its host does not learn the client's address,
+    and sends no header to the application.
+    """
     file = written({"certificates": [localhost.pair], "proxy-in": {"from": "any"}}, tmp_path, "tls.json")
     command = (WATM, "serve", "--unsealed", "--check", "--listen", f"{HOST}:0", "--upstream", f"{HOST}:1")
     said = await run(*command, "--config", file, WATER, status=1)

@@ -1,4 +1,4 @@
-"""`make bench-tls` itself, in its short form."""
+"""The short form of `make bench-tls`."""
 
 import json
 import pathlib

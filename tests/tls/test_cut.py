@@ -1,4 +1,4 @@
-"""Connections that end without an end."""
+"""Connections that end without a close_notify or a FIN."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ DATA = b"x" * 50_000
 
 
 def read_all(listener: socket.socket, late: float) -> tuple[bytes, int | None]:
-    """Returns what a usual program reads that begins late, and the error that it then gets."""
+    """Returns the data that a slow reader gets, and the error after it."""
     connection, _ = listener.accept()
     time.sleep(late)
     come = b""
@@ -48,7 +48,7 @@ async def test_what_came_before_is_passed_on_and_then_the_error(
             _, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname="localhost")
             writer.write(DATA)
             await writer.drain()
-            # What is under TLS ends, and says nothing of it.
+            # The connection below TLS ends without a close_notify.
             writer.transport.abort()
             come, error = await asyncio.wait_for(reading, LIMIT)
     assert come == DATA

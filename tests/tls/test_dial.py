@@ -1,4 +1,4 @@
-"""Ours connects to servers of others."""
+"""The module as a client of other servers."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from .peers import COMPONENT, HOST, LIMIT, WATER, dial, openssl_server, run, wri
 
 
 async def ask(port: int) -> bytes:
-    """The answer to a line; empty if there is none."""
+    """Returns the answer to a line; empty if there is none."""
     async with asyncio.timeout(LIMIT):
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"hello\n")

@@ -1,5 +1,6 @@
-"""The groups of the key exchange, X25519MLKEM768 before all: with Go, and with the OpenSSL that Python's cryptography
-has, which is newer than the machine's."""
+"""The groups of the key exchange, above all X25519MLKEM768, with Go and with the OpenSSL of
+Python's cryptography, which is newer than the machine's.
+"""
 
 import asyncio
 import contextlib
@@ -25,7 +26,7 @@ HYBRID = "X25519MLKEM768"
 
 @contextlib.asynccontextmanager
 async def go_server(leaf: Leaf, folder: pathlib.Path, *groups: str) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
-    """Go's, which says back what it hears. Gives its port, and the group of each connection, one a line."""
+    """Runs an echo server in Go. Yields its port, and a line with the group of each connection."""
     command = (GO, "server", written(leaf.pem, folder, "go.pem"), *groups)
     process = await asyncio.create_subprocess_exec(*command, stdout=-1)
     try:
@@ -38,7 +39,7 @@ async def go_server(leaf: Leaf, folder: pathlib.Path, *groups: str) -> AsyncIter
 
 @contextlib.contextmanager
 def new_openssl_server(leaf: Leaf, folder: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """Says back what it hears. Gives its port, and the groups of the connections."""
+    """Runs an echo server. Yields its port, and the groups of the connections."""
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     path = written(leaf.pem, folder, "new.pem")
     context.use_certificate_chain_file(path)
@@ -66,7 +67,7 @@ def group_of_new_openssl(port: int, root: pathlib.Path) -> str:
     context.load_verify_locations(root)
     context.set_verify(SSL.VERIFY_PEER)
     with socket.create_connection((HOST, port), LIMIT) as tcp:
-        # The library reads what is there, and waits for no more by itself.
+        # The library reads available data and does not wait for more.
         tcp.settimeout(None)
         connection = SSL.Connection(context, tcp)
         connection.set_tlsext_host_name(b"localhost")
@@ -90,11 +91,11 @@ async def test_clients_have_the_hybrid_group(module, localhost: Leaf, root, tmp_
 
 
 async def test_a_client_is_asked_for_another_share(localhost: Leaf, root, tmp_path) -> None:
-    """One that sends a share of a group that is not here, and names another."""
+    """Checks a client that sends a share of an unsupported group and names a supported one."""
     async with backend(echo) as to, listen(localhost.pem, to, tmp_path) as port:
         for group in ("X25519", "P-256", "P-384"):
             said = await s_client(port, root, "-tls1_3", "-groups", f"X448:{group}", "-msg")
-            # The second is the answer to the one that asks again.
+            # The client sends a second ClientHello after a HelloRetryRequest.
             assert said.count(", ClientHello") == 2
             assert "hello\n" in said
 
@@ -106,7 +107,7 @@ async def test_servers_choose_among_the_groups(module, authority: Authority, loc
         ((), HYBRID),
         ((HYBRID,), HYBRID),
         (("X25519",), "X25519"),
-        # For which it has to ask.
+        # The server requests this group with a HelloRetryRequest.
         (("P-384",), "CurveP384"),
     ]:
         async with go_server(localhost, tmp_path, *groups) as (to, chosen):

@@ -1,4 +1,4 @@
-"""In a program that loads the module: another certificate under load, and mitmproxy."""
+"""TLS in programs that load the module: another certificate under load, and mitmproxy."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from .test_listen import s_client
 
 @contextlib.asynccontextmanager
 async def server(config: dict, seen: list | None = None):
-    """Echoes, and keeps what it was told of each flow."""
+    """Echoes, and keeps the facts of each flow."""
 
     async def handle(stream) -> None:
         if seen is not None:
@@ -36,7 +36,7 @@ async def server(config: dict, seen: list | None = None):
 
 
 async def shown(port: int, authority: Authority) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
-    """The serial number of the certificate that a new connection has, and the connection."""
+    """Opens a connection. Returns the serial number of its certificate, and the connection."""
     context = ssl.create_default_context(cadata=authority.pem)
     reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname="localhost")
     return writer.get_extra_info("peercert")["serialNumber"], reader, writer
@@ -77,7 +77,7 @@ async def test_another_certificate_under_load(authority: Authority) -> None:
         assert len(set(numbers)) == 4
         last, *new = await shown(port, authority)
         assert last == numbers[-1] != first
-        # Who was there before has noticed nothing.
+        # Earlier connections are unaffected.
         await asked(*old)
         for _, writer in (old, new):
             writer.close()
@@ -97,14 +97,14 @@ async def test_a_flow_is_told_of_tls(authority: Authority, localhost: Leaf, root
 
 
 CIPHERS = {"1.2": "ECDHE-ECDSA-CHACHA20-POLY1305", "1.3": "TLS_CHACHA20_POLY1305_SHA256"}
-"""By the names of OpenSSL, as in the specification of the PROXY protocol."""
+"""The names of ciphers, which are those of OpenSSL, as the PROXY protocol specifies."""
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
 async def test_what_watm_serve_says_of_tls_is_what_the_next_one_reads(
     version, authority: Authority, localhost: Leaf, root, tmp_path
 ) -> None:
-    """TLS in `watm serve`, which tells a transport of ours who it is by the PROXY protocol."""
+    """Checks that `watm serve` passes TLS facts to another module by the PROXY protocol."""
     alice = written(authority.sign("alice", names=["alice.test"]).pem, tmp_path, "alice.pem")
     seen: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
@@ -148,7 +148,7 @@ async def test_what_watm_serve_says_of_tls_is_what_the_next_one_reads(
 
 
 async def test_all_that_came_before_a_cut_is_read_and_then_the_error(localhost: Leaf, authority: Authority) -> None:
-    """A connection that ends without close_notify, to a program that reads late."""
+    """Checks a connection that ends without close_notify, with a program that reads late."""
     gone, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def handle(stream) -> None:
@@ -169,7 +169,7 @@ async def test_all_that_came_before_a_cut_is_read_and_then_the_error(localhost: 
         _, _, writer = await shown(running.getsockname()[1], authority)
         writer.write(b"x" * 50_000)
         await writer.drain()
-        # What is under TLS ends, and says nothing of it.
+        # The connection below TLS ends without a close_notify.
         writer.transport.abort()
         gone.set()
         come, error = await asyncio.wait_for(ended, LIMIT)

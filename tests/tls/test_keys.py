@@ -1,4 +1,4 @@
-"""Private keys that stay with the host."""
+"""Private keys that stay in the host."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ KEYS = pytest.mark.parametrize("kind", ["p256", "p384", "ed25519", "rsa"])
 
 
 def kept(leaf: Leaf, folder: pathlib.Path, name: str = "web") -> tuple[dict, tuple[str, str]]:
-    """A certificate whose key the host has, and the option that gives it the key."""
+    """Makes a certificate whose key is in the host. Returns it with the option for the key."""
     key = written(leaf.key, folder, f"{name}.key")
     return {"chain": leaf.chain, "host-key": name}, ("--key", f"{name}={key}")
 
@@ -86,7 +86,7 @@ async def test_what_is_not_there_is_named(authority: Authority, localhost: Leaf,
     assert 'certificates[0].host-key: the host has no key "web" for this module' in said
     said = await fails(COMPONENT, *place, *wrong)
     assert "certificates[0].host-key: does not match the first certificate in chain" in said
-    # WATER's modules have nothing to sign with.
+    # WATER modules cannot use keys of the host.
     said = await fails(WATER, *place)
     assert "certificates[0].host-key: the host does not support keys" in said
     said = await fails(WATER, *place, *option)
@@ -103,7 +103,7 @@ async def test_what_is_not_there_is_named(authority: Authority, localhost: Leaf,
 
 
 def secrets(leaf: Leaf) -> list[bytes]:
-    """A key in all ways in which it could lie in memory."""
+    """Returns all forms in which a key may be in memory."""
     number = load_pem_private_key(leaf.key.encode(), None).private_numbers().private_value
     text = leaf.key.splitlines()[1:-1]
     der = base64.b64decode("".join(text))
@@ -130,7 +130,7 @@ async def test_no_byte_of_a_key_is_in_the_modules_memory(authority: Authority, t
             finally:
                 process.terminate()
                 await process.wait()
-        # It is the right memory: the chain is in it.
+        # The chain is in it, so it is the right memory.
         begin = leaf.chain.splitlines()[3].encode()
         assert any(begin in memory for memory in memories), [len(memory) for memory in memories]
         found = [secret for secret in secrets(leaf) if any(secret in memory for memory in memories)]
@@ -143,7 +143,7 @@ async def test_watm_serve_takes_another_key_with_its_certificate(authority: Auth
     async with backend(echo) as to:
         async with serve({"certificates": [certificate]}, to, tmp_path, 'keys = { web = "web.key" }') as port:
             assert "subject=CN = first\n" in await s_client(port, root)
-            # The key alone does not fit, and changes nothing.
+            # The key does not match the certificate, so the reload changes nothing.
             kept(leaves["second"], tmp_path)
             os.kill(port.process, signal.SIGHUP)
             await asyncio.sleep(0.5)
@@ -205,7 +205,7 @@ async def test_python(authority: Authority, localhost: Leaf, tmp_path) -> None:
             assert dialer.status().used.host_keys
         status = server.status()
         assert status.used.host_keys
-        # Another pair, at once.
+        # The certificate and its key change at once.
         leaf = authority.sign("localhost", names=["localhost"], key="ed25519")
         certificate, _ = kept(leaf, tmp_path, "new")
         config = json.dumps({"certificates": [certificate], "clients": clients})

@@ -1,4 +1,4 @@
-"""Lines of `watm serve` about TLS."""
+"""Log records of `watm serve` about TLS."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,9 @@ from .test_listen import s_client
 
 @contextlib.asynccontextmanager
 async def served(folder, to: int, level: str = "info") -> AsyncIterator[tuple[int, Callable[[str], Awaitable[dict]]]]:
-    """Serve tls.json of `folder` before a port: our port, and what waits for the next record of a target."""
+    """Runs a server with tls.json of `folder` in front of a port. Yields its port, and a function
+    that waits for the next record of a target.
+    """
     text = (
         f'[logs]\nformat = "json"\nlevel = "{level}"\n[[listener]]\nmodule = "{COMPONENT}"\n'
         f'config-file = "tls.json"\naddresses = ["{HOST}:0"]\nupstream = "{HOST}:{to}"\nworkers = 1\n'
@@ -53,7 +55,7 @@ async def test_a_line_for_each_connection_has_what_is_known_of_tls(
     async with backend(echo) as to:
         async with served(tmp_path, to) as (port, record):
             said = await s_client(port, root, "-alpn", "h2", "-servername", "localhost", "-sess_out", session)
-            # No data before the handshake is over.
+            # The client sends no data before the end of the handshake.
             assert "Max Early Data: 0" in said
             await s_client(port, root, "-tls1_3", "-servername", "localhost", "-sess_in", session)
             await s_client(port, root, "-tls1_2", "-noservername")
@@ -80,14 +82,14 @@ async def test_a_line_for_each_that_was_refused_has_the_reason(localhost: Leaf, 
         async with asyncio.timeout(LIMIT):
             while ": not TLS" not in (line := await record("watm::module"))["message"]:
                 pass
-        # Strangers decide how many there are.
+        # Strangers determine the number of these records.
         assert line["level"] == "DEBUG"
         assert line["message"].startswith(f"{HOST}:{ours}: not TLS")
         writer.close()
 
 
 async def test_a_client_that_the_module_cuts_is_no_client_that_aborts(authority: Authority, localhost: Leaf, tmp_path) -> None:
-    """One sends a record that nobody encrypted, one resets its connection."""
+    """Checks a client that sends an unencrypted record, and one that resets its connection."""
     written({"certificates": [localhost.pair]}, tmp_path, "tls.json")
     context = ssl.create_default_context(cadata=authority.pem)
     async with backend(echo) as to, served(tmp_path, to) as (port, record):

@@ -1,4 +1,4 @@
-"""Clients of others connect to ours."""
+"""The module as a server for other clients."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ VERSIONS = pytest.mark.parametrize("version", ["1.2", "1.3"])
 async def s_client(
     port: int, root: pathlib.Path, *options: str | pathlib.Path, until: bytes = b"hello\n", status: int = 0
 ) -> str:
-    """Runs `openssl s_client`, which sends a line. Returns what it prints up to its answer."""
+    """Runs `openssl s_client`, which sends a line. Returns its output up to the answer."""
     command = ("openssl", "s_client", "-connect", f"{HOST}:{port}", "-CAfile", root, "-verify_return_error")
     return await run(*command, *options, say=b"hello\n", until=until, status=status)
 
@@ -82,14 +82,16 @@ async def test_sessions_are_resumed_by_another_worker(version, localhost, root, 
             said = await s_client(two, root, option, "-sess_in", session)
             assert "\nReused, " in said
             assert "hello\n" in said
-        # Nobody else has the key.
+        # Only this server has the key.
         async with listen(localhost.pem, to, tmp_path) as other:
             assert "\nNew, " in await s_client(other, root, option, "-sess_in", session)
 
 
 @VERSIONS
 async def test_all_workers_resume_a_session(version, localhost, root, tmp_path) -> None:
-    """Without a secret in the configuration. The kernel divides connections by their ports."""
+    """Checks resumption across workers without a secret in the configuration. The kernel divides
+    connections by their ports.
+    """
     session = tmp_path / "session"
     option = f"-tls{version.replace('.', '_')}"
     async with backend(echo) as to, serve(localhost.pem, to, tmp_path, workers=3) as port:
@@ -148,18 +150,18 @@ async def test_clients_show_certificates(version, authority: Authority, localhos
 @VERSIONS
 @SHAPES
 async def test_an_end_is_of_one_direction(module, version, localhost, authority, tmp_path) -> None:
-    """Data sent before the end is answered after it."""
+    """Checks that data before a half-close is answered after it."""
     async with backend(reverse) as to, listen(localhost.pem, to, tmp_path, module=module) as port:
         priority = f"NORMAL:-VERS-ALL:+VERS-TLS{version}"
         root = written(authority.pem, tmp_path, "root.pem")
         command = ("gnutls-cli", "--priority", priority, "--x509cafile", root, "-p", str(port), "localhost")
-        # It says close_notify at the end of its input, and reads on.
+        # The client sends close_notify at the end of its input, and keeps reading.
         said = await run(*command, say=b"hello")
         assert "olleh" in said
 
 
 async def test_what_is_cut_short_is_an_error(localhost, root, tmp_path) -> None:
-    """A client that leaves without close_notify is no end to the application."""
+    """Checks that the application does not see a client without close_notify as a regular end."""
     ends: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -230,7 +232,7 @@ async def test_limits(authority: Authority, localhost, tmp_path) -> None:
     async with backend(echo) as to, listen(config, to, tmp_path) as port:
 
         async def silent() -> float:
-            """Nothing is said."""
+            """Returns the seconds until the server closes a silent connection."""
             start = loop.time()
             reader, writer = await asyncio.open_connection(HOST, port)
             with contextlib.suppress(ConnectionError):
@@ -239,10 +241,10 @@ async def test_limits(authority: Authority, localhost, tmp_path) -> None:
             return loop.time() - start
 
         async def idle() -> float:
-            """After the handshake."""
+            """Returns the seconds until the server closes an idle connection after the handshake."""
             start = loop.time()
             reader, writer = await connect(port, authority)
-            # The end is told.
+            # The server sends close_notify.
             assert await reader.read() == b""
             writer.close()
             return loop.time() - start
@@ -334,7 +336,7 @@ async def test_whoever_does_not_belong_here_goes_to_the_decoy(authority: Authori
             assert await run("curl", "-sS", "--cacert", root, "--cert", alice, f"https://{url}") == "page /page"
             assert "nothing to see" in await run("curl", "-sS", "--cacert", root, f"https://{url}")
             assert await run("curl", "-sS", f"http://{url}") == "nothing to see"
-        # Nowhere is better than the application.
+        # Without a decoy the client must not reach the application.
         async with listen(config, to, tmp_path) as port:
             assert "page" not in await run("curl", "-sS", f"http://localhost:{port}/", status=None)
 
@@ -346,11 +348,11 @@ async def test_whoever_does_not_belong_here_goes_to_the_decoy(authority: Authori
 
 
 async def test_strangers_do_no_harm(localhost, root, tmp_path) -> None:
-    """Garbage, and handshakes cut anywhere, end no connection but their own."""
+    """Checks that garbage and truncated handshakes end only their own connection."""
     async with backend(echo) as to, listen(localhost.pem, to, tmp_path) as port:
 
         async def throw(data: bytes) -> None:
-            # Also: not connected any more, of who has been reset already.
+            # This includes "not connected", for connections that are already reset.
             with contextlib.suppress(OSError):
                 reader, writer = await asyncio.open_connection(HOST, port)
                 writer.write(data)

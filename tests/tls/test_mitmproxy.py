@@ -1,4 +1,4 @@
-"""TLS as a mode of mitmproxy: who its flows are from, and where they go."""
+"""TLS as a mode of mitmproxy: the clients and destinations of flows."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Clients that have a session which the server's rules do not allow any more, and another certificate."""
+"""Clients with a session that the server's rules no longer allow, and with another certificate."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,9 @@ Ask = Callable[[int, pathlib.Path], Awaitable[str]]
 
 @contextlib.asynccontextmanager
 async def go_client(version: str, root: pathlib.Path) -> AsyncIterator[Ask]:
-    """Go's client of HTTPS. Gives what asks for a page at a port, with a certificate from then on."""
+    """Runs the HTTPS client in Go. Yields a function that requests a page at a port, with a
+    certificate from then on.
+    """
     process = await asyncio.create_subprocess_exec(GO_CLIENT, version, root, stdin=-1, stdout=-1)
 
     async def ask(port: int, shown: pathlib.Path) -> str:
@@ -83,7 +85,7 @@ async def test_a_client_whose_certificate_has_expired_comes_with_its_next_one(
     async with backend(web) as to, go_client(version, root) as ask:
         async with listen(config(localhost, rules), to, folders[0]) as port:
             assert await ask(port, old) == "full page /page"
-            # Times in certificates are in whole seconds.
+            # Times in certificates have a resolution of one second.
             await asyncio.sleep(expires + 1.5 - asyncio.get_running_loop().time())
             assert await ask(port, new) == "full page /page"
             assert await ask(port, new) == "resumed page /page"
@@ -105,7 +107,7 @@ async def test_clients_show_a_certificate_once_one_is_required(
             assert await ask(before, alice) == "resumed page /page"
             assert await ask(after, alice) == "full page /page"
             assert await ask(after, alice) == "resumed page /page"
-            # Nor does what the certificate said then hold where none is asked for.
+            # The facts of an earlier certificate do not apply to a server that requests none.
             assert await ask(before, alice) == "full page /page"
         async with (
             listen(config(localhost, None), lines, folders[0]) as before,

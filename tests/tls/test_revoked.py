@@ -1,4 +1,4 @@
-"""Revoked certificates, and a server's proof that its own is still valid."""
+"""Revoked certificates, and OCSP stapling."""
 
 import asyncio
 import base64
@@ -25,9 +25,11 @@ SHAPES = pytest.mark.parametrize("module", [COMPONENT, WATER], ids=["component",
 async def saying(
     config: dict, to: int, folder: pathlib.Path, module: pathlib.Path = COMPONENT
 ) -> AsyncIterator[tuple[int, Callable[[str], Awaitable[re.Match]]]]:
-    """`watm listen` in front of a port. Gives the port that it listens on, and what waits until it says something."""
+    """Runs `watm listen` in front of a port. Yields the port that it listens on, and a function
+    that waits for its output.
+    """
     file = written(config, folder, "tls.json")
-    # What a module for WATER prints is of that level.
+    # The output of a WATER module has this level.
     options = ("--config", file, "--log", "debug")
     command = (WATM, "listen", "--unsealed", module, f"{HOST}:0", "--forward", f"{HOST}:{to}", *options)
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
@@ -62,12 +64,12 @@ async def test_a_response_of_ocsp_is_stapled(module, version, authority: Authori
         said = await s_client(port, root, option, "-status")
         assert "OCSP Response Status: successful" in said
         assert "Cert Status: good" in said
-        # Who does not ask is not told.
+        # A client that does not request a status gets none.
         assert "OCSP Response Status" not in await s_client(port, root, option)
 
 
 async def test_what_openssl_says_of_a_certificate_is_stapled(authority: Authority, localhost, root, tmp_path) -> None:
-    """With SHA-1 for the names of certificates, which it takes by itself."""
+    """Checks OCSP requests that identify certificates by SHA-1, the default."""
     key, file = written(authority.key, tmp_path, "root.key"), written(localhost.chain, tmp_path, "leaf.pem")
     number = (await run("openssl", "x509", "-in", file, "-noout", "-serial")).strip().partition("=")[2]
     end = (datetime.datetime.now(datetime.UTC) + DAY).strftime("%y%m%d%H%M%SZ")
@@ -112,7 +114,7 @@ async def test_a_response_that_is_none_for_the_certificate_is_refused(
     other = authority.sign("localhost", names=["localhost"])
     for leaf, response, why in [
         (localhost, authority.vouch(other), "does not belong to the first certificate"),
-        # The names are the same, and the key is not: that shows with the issuer in the chain.
+        # Both have the same names and different keys, which the issuer in the chain reveals.
         (whole, namesake.vouch(localhost), "does not belong to the first certificate"),
         (localhost, authority.vouch(localhost, revoked=True), "says that the certificate is revoked"),
         (localhost, authority.vouch(localhost, until=None), "has no end of validity"),
@@ -138,7 +140,7 @@ async def test_revoked_clients_are_refused(version, authority: Authority, localh
     elsewhere = Authority("another").revoke()
     for crls, more, alices in [
         (authority.revoke(bob), {}, True),
-        # Nobody says anything of her.
+        # No list mentions her certificate.
         (elsewhere, {}, False),
         (stale, {}, False),
         (stale, {"stale-crls": "accept"}, True),

@@ -1,1 +1,1 @@
-"""Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli."""
+"""Programs with proxy settings, through a tunnel to wireguard-go and boringtun-cli."""

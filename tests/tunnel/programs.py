@@ -13,16 +13,16 @@ from watm_test_support.repository import MODULES, WATM
 from watm_test_support.wgclient import WgClient
 
 WIREGUARD = MODULES / "wireguard.wasm"
-# Of wireguard-go, inside the tunnel, and of its client.
+# The addresses inside the tunnel of wireguard-go and of its client.
 INSIDE = "10.7.0.1"
 OURS = "10.7.0.2"
-# Seconds that anything may take: many times what it does.
+# The time limit of each step in seconds, many times the usual duration.
 LIMIT = 30
 
 
 @dataclass(frozen=True)
 class Peer:
-    """wireguard-go, the configuration of its client, and what else it can do."""
+    """A running wireguard-go, and the configuration of its client."""
 
     config: str
     port: int
@@ -32,8 +32,9 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def peer(interface: str = "", *, shared: bool = False) -> AsyncIterator[Peer]:
-    """Echoes, a page and DNS inside a tunnel, with a preshared key or without. `interface` are more lines for the
-    client's file."""
+    """Runs echoes, a page and DNS inside a tunnel, with or without a preshared key. `interface` has
+    more lines for the client's file.
+    """
     client, server = await wg("genkey"), await wg("genkey")
     options = {"psk": await wg("genpsk")} if shared else {}
     preshared = f"PresharedKey = {options['psk']}\n" if shared else ""
@@ -54,13 +55,13 @@ async def peer(interface: str = "", *, shared: bool = False) -> AsyncIterator[Pe
 
 @dataclass
 class Program:
-    """`watm dial` or `watm tunnel`: where its listeners are, by what they serve, and the process."""
+    """A running `watm dial` or `watm tunnel`, with its listeners by kind."""
 
     ports: dict[str, int]
     process: asyncio.subprocess.Process
 
     async def says(self, text: str) -> str:
-        """The first line with this that it has not said yet."""
+        """Waits for the next line that contains a text."""
         async with asyncio.timeout(LIMIT):
             while text not in (line := (await self.process.stderr.readline()).decode()):
                 assert line, "the program has ended"
@@ -69,7 +70,7 @@ class Program:
 
 @contextlib.asynccontextmanager
 async def dialling(folder: pathlib.Path, config: str, *options: str) -> AsyncIterator[Program]:
-    """`watm dial` with the WireGuard module and these listeners. Ends well when it is asked to."""
+    """Runs `watm dial` with the WireGuard module and these listeners. It must exit with 0."""
     path = folder / "client.conf"
     path.write_text(config)
     async with running(await start(folder, "--config", path, "--udp", *options), options) as program:
@@ -78,14 +79,14 @@ async def dialling(folder: pathlib.Path, config: str, *options: str) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def tunnelling(folder: pathlib.Path, config: str, *options: str) -> AsyncIterator[Program]:
-    """`watm tunnel` with these listeners. Ends well when it is asked to."""
+    """Runs `watm tunnel` with these listeners. It must exit with 0."""
     async with running(await tunnel(folder, config, *options), options) as program:
         yield program
 
 
 @contextlib.asynccontextmanager
 async def running(process: asyncio.subprocess.Process, options: tuple[str, ...]) -> AsyncIterator[Program]:
-    """The program once all its listeners are there."""
+    """Waits for all listeners of a program, and yields it."""
     wanted = sum(option in ("--socks5", "--http", "--forward") for option in options)
     program = Program({}, process)
     try:
@@ -100,14 +101,14 @@ async def running(process: asyncio.subprocess.Process, options: tuple[str, ...])
 
 
 async def start(folder: pathlib.Path, *options: object) -> asyncio.subprocess.Process:
-    """`watm dial` with these options."""
+    """Starts `watm dial` with these options."""
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", *options]
     command += ["--allow", "udp://127.0.0.1"]
     return await asyncio.create_subprocess_exec(*command, stderr=PIPE)
 
 
 async def tunnel(folder: pathlib.Path, config: str, *options: object) -> asyncio.subprocess.Process:
-    """`watm tunnel` with this file and these options, which finds its module by itself."""
+    """Starts `watm tunnel` with this file and these options. It finds its module by itself."""
     path = folder / "wg0.conf"
     path.write_text(config)
     command = [WATM, "tunnel", "--unsealed", "--state", folder / "state.json", path, *options]
@@ -116,7 +117,7 @@ async def tunnel(folder: pathlib.Path, config: str, *options: object) -> asyncio
 
 
 async def wg(what: str, key: str = "") -> str:
-    """A key."""
+    """Returns a key."""
     process = await asyncio.create_subprocess_exec("wg", what, stdin=PIPE, stdout=PIPE)
     made, _ = await process.communicate(key.encode())
     return made.decode().strip()
@@ -134,7 +135,7 @@ async def udp(port: int, datagram: bytes) -> bytes:
 
 
 async def curl(*arguments: str) -> tuple[int, str]:
-    """curl's exit code and what it fetched."""
+    """Returns curl's exit code and the page."""
     command = ["curl", "-sS", "--max-time", str(LIMIT), *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     fetched, _ = await process.communicate()

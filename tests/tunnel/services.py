@@ -1,4 +1,4 @@
-"""The servers inside a tunnel, each a program of its own in a network namespace."""
+"""The servers inside a tunnel, each a program in a network namespace."""
 
 import contextlib
 import subprocess
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from watm_test_support.spaces import Space
 
-# Seconds for a program to listen.
+# Seconds until a program must listen.
 _READY = 10
-# Reads to the end, and then says how much that was, in the other direction of the connection.
+# Reads to the end, and answers with the number of bytes.
 COUNT = """
 import asyncio, sys
 async def count(reader, writer):
@@ -24,7 +24,7 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
-# Reads a number, sends so many bytes, and closes.
+# Reads a number, sends that many bytes, and closes.
 SEND = """
 import asyncio, sys
 async def send(reader, writer):
@@ -40,7 +40,7 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
-# Answers PUT with the number of bytes that came.
+# Answers PUT with the number of received bytes.
 RECEIVE = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,8 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
 """
-# Answers every question of DNS about one name with one address of IPv4, and says that others do not exist.
-# Listens by TCP too, which says that it is there.
+# Answers DNS queries for one name with one IPv4 address, and others with NXDOMAIN. Also listens on
+# TCP, so that a test can wait for it.
 NAMES = """
 import socket, sys
 host, name, address = sys.argv[1:]
@@ -78,8 +78,8 @@ while True:
     record = b"\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x3c\\0\\4" + socket.inet_aton(address)
     server.sendto(head + question[12:end] + record * answers, client)
 """
-# Opens so many connections, of which all are open before the first has its end, and writes to each
-# before it closes that direction alone. Prints what is answered to them, each once.
+# Opens a number of connections at once, writes to each, and half-closes it. Prints the distinct
+# answers.
 MANY = """
 import asyncio, sys
 port, many, size = map(int, sys.argv[1:])
@@ -97,7 +97,7 @@ asyncio.run(main())
 
 @contextlib.contextmanager
 def running(space: Space, *command: object, listens: int | None = None) -> Iterator[subprocess.Popen]:
-    """Runs a program for the length of the block, from when it listens on the port."""
+    """Runs a program for the length of the block, once it listens on the port."""
     process = subprocess.Popen(space.command(*map(str, command)), stdout=subprocess.DEVNULL, text=True)
     try:
         if listens is not None:
@@ -109,7 +109,7 @@ def running(space: Space, *command: object, listens: int | None = None) -> Itera
 
 
 def listening(space: Space, process: subprocess.Popen, port: int) -> None:
-    """Until somebody listens on the port."""
+    """Waits until a program listens on the port."""
     end = time.monotonic() + _READY
     while f":{port} " not in space.run("ss", "-Hltn"):
         assert process.poll() is None, f"{process.args} ended with {process.returncode}"

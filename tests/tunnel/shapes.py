@@ -1,8 +1,8 @@
 """Shapes of traffic over one TCP connection: `shapes.py serve HOST PORT`, `shapes.py run HOST PORT SHAPE up|down`.
 
-The client says "ready" when the connection is warm, waits for a line, and prints a line of JSON: the
-seconds until the last byte had arrived, and the most milliseconds that a message took. Both ends are on
-one machine, whose clock says how long a message took.
+The client prints "ready" when the connection is warm, waits for a line, and prints a line of JSON:
+the seconds until the last byte arrived, and the longest time of a message in milliseconds. Both
+ends are on one machine and share its clock.
 """
 
 import json
@@ -14,21 +14,21 @@ import threading
 import time
 from collections.abc import Iterator
 
-# In front of each message: its length, and the time when it was due.
+# The header of each message: its length, and the time when it was due.
 HEADER = struct.Struct("<Iq")
 LARGEST = 1 << 16
-# Messages there and back before the shape begins.
+# The number of round trips before the shape begins.
 WARM = 20
 KB, MB = 1000, 1_000_000
 
 
 def trickle() -> Iterator[tuple[float, int]]:
-    """Small messages, one at a time: when each is due, in seconds, and its size."""
+    """Yields small messages, each with its time in seconds and its size."""
     return ((number * 0.02, 100) for number in range(50))
 
 
 def push() -> Iterator[tuple[float, int]]:
-    """Bursts of one to five messages."""
+    """Yields bursts of one to five messages."""
     chance = random.Random(1)
     for burst in range(40):
         for _ in range(chance.randint(1, 5)):
@@ -40,7 +40,7 @@ def bulk() -> Iterator[tuple[float, int]]:
 
 
 def trickle_then_bulk() -> Iterator[tuple[float, int]]:
-    """Three small messages, and after a pause 200 kB."""
+    """Yields three small messages, and 200 kB after a pause."""
     yield from ((number * 0.01, 100) for number in range(3))
     yield from ((0.5, 50 * KB) for _ in range(4))
 
@@ -68,7 +68,7 @@ def answer(connection: socket.socket) -> None:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Sends small messages at once, and by the usual congestion control of Linux."""
+    """Disables Nagle's algorithm, and selects the default congestion control of Linux."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
 
@@ -94,7 +94,7 @@ def run(host: str, port: int, shape: str, direction: str) -> dict[str, float]:
 
 
 def perform(connection: socket.socket, shape: str) -> None:
-    """Sends the messages when they are due, and closes this direction."""
+    """Sends each message at its time, and closes this direction."""
     begun = time.monotonic_ns()
     for due, size in SHAPES[shape]():
         at = begun + round(due * 1e9)

@@ -1,4 +1,4 @@
-"""`make bench-tunnel` itself, in its short form."""
+"""The short form of `make bench-tunnel`."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ def test_losses_come_one_by_one_or_in_bursts_of_the_same_share(options: list[str
             for number in range(count):
                 source.sendto(number.to_bytes(4, "big"), ("127.0.0.1", between.port))
                 if number % 20 == 19:
-                    # What the kernel loses is not the path's: its queues stay short.
+                    # The pause keeps the kernel's queues short, so that it loses nothing itself.
                     time.sleep(0.001)
                     arrived |= received(sink, wait=False)
             arrived |= received(sink, wait=True)
@@ -54,7 +54,7 @@ def test_losses_come_one_by_one_or_in_bursts_of_the_same_share(options: list[str
 
 
 def received(sink: socket.socket, wait: bool) -> set[int]:
-    """Numbers of the datagrams that are there, or that come within a second of each other."""
+    """Returns the numbers of waiting datagrams, or of all that arrive within a second of each other."""
     numbers = set()
     while select.select([sink], [], [], 1 if wait else 0)[0]:
         numbers.add(int.from_bytes(sink.recv(4), "big"))

@@ -1,4 +1,4 @@
-"""A tunnel in a tunnel, in a stream, and a stream in a tunnel, to wireguard-go, openssl and ours."""
+"""A tunnel in a tunnel, a tunnel in a stream, and a stream in a tunnel, to wireguard-go, openssl and `watm`."""
 
 import contextlib
 import pathlib
@@ -16,15 +16,16 @@ from .services import MANY, counting, naming, running
 
 OUTER, INNER = "10.7.0.1", "10.8.0.1"
 OUTER_PORT, INNER_PORT, COUNTED, TLS = 51820, 51821, 7000, 4433
-# Where the modules send first, which have no seal that says so.
+# The addresses that the modules send to first. They have no seal that allows them.
 ALLOWED = ("--allow", f"udp://127.0.0.1:{OUTER_PORT}", "--allow", f"udp://{OUTER}:{INNER_PORT}")
 HERE = 7001
 
 
 @pytest.fixture(scope="module")
 def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Space, Space, pathlib.Path]]:
-    """The client's namespace, the one inside the outer tunnel, and the folder of both configurations.
-    Inside the outer tunnel is the end of the inner one, in which something counts bytes."""
+    """Yields the client's namespace, the one inside the outer tunnel, and the folder of both
+    configurations. The inner tunnel ends inside the outer one, and has a server that counts bytes.
+    """
     folder = tmp_path_factory.mktemp("chains")
     with spaces(3) as (near, middle, far), contextlib.ExitStack() as stack:
         tunnels = (
@@ -41,7 +42,7 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Space, Sp
 
 
 def configs(address: str, host: str, port: int, settings: str) -> tuple[str, str]:
-    """wireguard-go's, and its client's."""
+    """Returns the configurations of wireguard-go and of its client."""
     theirs, ours = run("wg", "genkey").strip(), run("wg", "genkey").strip()
     public = {key: run("wg", "pubkey", stdin=key).strip() for key in (theirs, ours)}
     client = address.rpartition(".")[0] + ".2/32"
@@ -59,7 +60,7 @@ def dialling(near: Space, folder: pathlib.Path, *options: object) -> contextlib.
 
 
 def fragments(space: Space) -> int:
-    """Fragments of IPv4 that were made there, or put together."""
+    """Returns the number of IPv4 fragments that a namespace made or reassembled."""
     names, values = (line.split() for line in space.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:"))
     counts = dict(zip(names[1:], map(int, values[1:]), strict=True))
     return counts["FragCreates"] + counts["ReasmReqds"]
@@ -99,7 +100,7 @@ def test_a_name_is_looked_up_in_the_tunnel_that_it_is_reached_through(nested) ->
         with dialling(near, folder, MODULES / "tls.wasm", *options):
             assert near.run(sys.executable, "-c", MANY, str(HERE), "5", "200000") == "[200000]\n"
         command = (WATM, "dial", "--unsealed", "--state", folder / "state.json", MODULES / "tls.wasm", *through)
-        # Nobody outside knows the name, and the module for the tunnel looks up none.
+        # The name exists only inside, and the tunnel's module resolves no names.
         for resolver, name in (((), "inner.test"), (("--through-dns", "host"), "inner.test"), (there, "other.test")):
             said = refused(near, *command, *resolver, "--timeout", "10", f"{name}:{TLS}")
             assert f"{name}:{TLS}" in said, said
@@ -119,7 +120,7 @@ def test_an_endpoints_name_is_looked_up_in_the_tunnel_that_it_is_reached_through
 
 
 def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> None:
-    """WireGuard by streams connects to its Endpoint by itself."""
+    """Checks WireGuard over TCP, which connects to its Endpoint by itself."""
     near, _, folder = nested
     (folder / "reach.conf").write_text(configs("10.9.0.1", OUTER, COUNTED, "")[1])
     command = (WATM, "dial", "--unsealed", "--state", folder / "state.json", WIREGUARD, "--timeout", "3")
@@ -127,13 +128,13 @@ def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> N
     for allowed in ((), ("--allow", f"{OUTER}:{COUNTED + 1}"), ("--allow", "127.0.0.1")):
         said = refused(near, *command, *allowed, "10.9.0.1:80")
         assert "access denied" in said or "not allowed" in said, said
-    # It gets there, and nobody answers.
+    # The connection is allowed, and there is no answer.
     said = refused(near, *command, "--allow", f"{OUTER}:{COUNTED}", "10.9.0.1:80")
     assert "denied" not in said and "not allowed" not in said, said
 
 
 def refused(space: Space, *command: object) -> str:
-    """Runs a program that fails with status 1, and returns its complaint."""
+    """Runs a program that must fail with status 1, and returns its error."""
     done = subprocess.run(
         space.command(*map(str, command)), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
     )
@@ -154,7 +155,7 @@ def test_a_stream_goes_through_a_tunnel(nested) -> None:
 
 
 def test_a_tunnel_goes_through_a_stream(nested) -> None:
-    """Datagrams in TLS, to our module for WATER: one tunnel for each connection."""
+    """Checks datagrams in TLS to the WATER module, with one tunnel for each connection."""
     near, _, folder = nested
     certificate(folder)
     server, client = configs("10.9.0.1", "127.0.0.1", TLS, "")
@@ -179,7 +180,7 @@ def test_a_tunnel_goes_through_a_stream(nested) -> None:
 
 
 def certificate(folder: pathlib.Path) -> None:
-    """For both addresses, and a name: `cert.pem`, and `tls.pem` with the key."""
+    """Writes a certificate for both addresses and a name: `cert.pem`, and `tls.pem` with the key."""
     if (folder / "tls.pem").exists():
         return
     names = f"subjectAltName=IP:{OUTER},IP:127.0.0.1,DNS:inner.test"

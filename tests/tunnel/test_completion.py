@@ -1,4 +1,4 @@
-"""Our TCP beside the kernel's, over the same paths: a sample of `make bench-completion`."""
+"""The module's TCP compared with the kernel's over the same paths: a sample of `make bench-completion`."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,10 @@ import pytest
 from .bench.clients import KERNEL, OURS
 from .bench.completion import CONDITIONS, Comparison, Taken, comparing, ratio
 
-# How many times what the kernel's takes; more, and something waits for a timer that it should not wait for.
+# The largest ratio to the kernel's time. A larger one means that something waits for the wrong
+# timer.
 MOST = 3
-# A busy machine takes its time now and then: the shortest of so many counts.
+# A busy machine is slow at times, so the shortest of this many runs counts.
 TRIES = 4
 
 
@@ -30,7 +31,7 @@ def comparison() -> Iterator[Comparison]:
         ("reordered", "bulk", "up"),
         ("duplicated", "bulk", "up"),
         ("lost", "bulk", "up"),
-        # The kernel sends, and goes by what our receiver tells of gaps and duplicates.
+        # The kernel sends, and relies on the module's reports of gaps and duplicates.
         ("reordered", "bulk", "down"),
         ("duplicated", "bulk", "down"),
     ],

@@ -1,4 +1,4 @@
-"""Our TCP on a bottleneck that it shares with the kernel's: a sample of `make bench-fairness`."""
+"""The module's TCP on a bottleneck that it shares with the kernel's: a sample of `make bench-fairness`."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,10 @@ from .bench.clients import OURS
 from .bench.fairness import CONTROLS, Bottleneck, bottleneck
 
 SECONDS = 4
-# Of all that arrives, for each of the two: half would be even. One that gives in at every loss, or at none,
-# has nearly nothing or nearly all.
+# The bounds of each connection's share. Half is fair. A sender that backs off at every loss, or at
+# none, gets nearly nothing or nearly all.
 LEAST = 0.2
-# A busy machine holds back one of them now and then.
+# A busy machine slows one of them down at times.
 TRIES = 3
 
 

@@ -1,4 +1,4 @@
-"""Uploads over paths whose round trip varies. Time limits are many times what anything takes."""
+"""Uploads over paths whose round trip varies. Time limits are many times the usual durations."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ from .test_paths import ENDS, FETCH, PORTS, tunnel
 from .test_paths import PUT as UPLOAD
 
 INSIDE = ENDS[0]
-# Of the services, inside the tunnel and here.
+# The ports of the services, inside the tunnel and on this side.
 COUNTED, SENT, WEB, BULK = 7000, 7001, 80, 5201
 UP, DOWN, HTTP, IPERF = 7010, 7011, 7012, 7013
 # Extra delays of each datagram in each direction. Their order is kept.
 ALTERNATING, RANDOM = "1ms,8ms", "2ms-20ms"
 SIZE = 20_000_000
-# Sends bursts of one to five small messages, and then a lot, twice. Says how many bytes the other end has
-# counted, and how many they were.
+# Sends bursts of one to five small messages, and then a megabyte, twice. Prints the byte counts of
+# the other end and of this one.
 PAUSING = """
 import random, socket, sys, time
 chance = random.Random(1)
@@ -45,13 +45,13 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as stream:
     stream.shutdown(socket.SHUT_WR)
     print(int(stream.recv(100)), sent)
 """
-# Seconds for what takes a few.
+# The time limit in seconds of transfers that take a few.
 LIMIT = 40
 
 
 @pytest.fixture(scope="module")
 def jittering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Space, Path]]:
-    """A namespace with forwards of `watm tunnel` to services inside, and the path to these."""
+    """Yields a namespace with port forwards of `watm tunnel` to services inside, and the path to them."""
     folder = tmp_path_factory.mktemp("jitter")
     with spaces(2) as (near, far), contextlib.ExitStack() as stack:
         between = stack.enter_context(path(PORTS[0], inside=near.command))

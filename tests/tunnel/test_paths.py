@@ -1,4 +1,6 @@
-"""Ways to wireguard-go that carry less than Ethernet, and networks that change: what is sent and lost is counted."""
+"""Paths to wireguard-go with a smaller MTU than Ethernet, and networks that change. The tests count
+sent and lost packets.
+"""
 
 import contextlib
 import pathlib
@@ -16,17 +18,18 @@ from .programs import WIREGUARD
 from .services import counting, running, sending
 from .test_chains import configs, fragments
 
-# Of each tunnel, the outermost first: what its end is called inside, and where its wireguard-go listens.
+# For each tunnel from the outermost on: the inner address of its end, and the port of its
+# wireguard-go.
 ENDS = ("10.7.0.1", "10.8.0.1", "10.9.0.1")
 PORTS = (51820, 51821, 51822)
 COUNTED, SENT = 7000, 7001
 UP, DOWN = 7010, 7011
-# The two ends of the machine's network have interfaces of Ethernet's kind; a link between them takes less.
+# The interfaces at both ends have the MTU of Ethernet. A link between them has a smaller one.
 WIDE, NARROW = 1400, 1300
 SERVER = "10.1.3.2"
 SIZE = 20_000_000
-# Reads what comes from a port after it has asked for so many bytes, and says how many they were, and the
-# longest time in milliseconds without any.
+# Requests a number of bytes from a port. Prints the number that arrived, and the longest pause in
+# milliseconds.
 FETCH = """
 import socket, sys, time
 port, size = map(int, sys.argv[1:3])
@@ -39,7 +42,7 @@ with socket.create_connection(("127.0.0.1", port)) as stream:
         print(read, flush=True) if len(sys.argv) > 3 else None
 print(read, round(longest * 1000))
 """
-# Sends so many bytes to a port and says how many the other end has counted.
+# Sends a number of bytes to a port. Prints the number that the other end has counted.
 PUT = """
 import socket, sys
 port, size = map(int, sys.argv[1:3])
@@ -51,7 +54,7 @@ with socket.create_connection(("127.0.0.1", port)) as stream:
 
 
 def link(one: Space, other: Space, names: tuple[str, str], addresses: tuple[str, str], mtu: int) -> None:
-    """A cable between two namespaces."""
+    """Connects two namespaces by a pair of interfaces."""
     one.run("ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1], "netns", other.name)
     for space, name, address in zip((one, other), names, addresses, strict=True):
         space.configure(name, [f"{address}/24"], mtu)
@@ -63,7 +66,7 @@ def forwards(space: Space) -> None:
 
 @pytest.fixture(scope="module")
 def path() -> Iterator[tuple[Space, ...]]:
-    """The client's namespace, two routers with a narrow link between them, and the server's."""
+    """Yields the client's namespace, two routers with a narrow link between them, and the server's."""
     with spaces(4) as (near, first, second, far):
         link(near, first, ("out", "in"), ("10.1.1.1", "10.1.1.2"), WIDE)
         link(first, second, ("out", "in"), ("10.1.2.1", "10.1.2.2"), NARROW)
@@ -79,7 +82,7 @@ def path() -> Iterator[tuple[Space, ...]]:
 
 @contextlib.contextmanager
 def tunnel(near: Space, folder: pathlib.Path, config: pathlib.Path, *options: object) -> Iterator[list[str]]:
-    """`watm tunnel` once the tunnel is up, with the forwards `UP` and `DOWN` to the end of it. What it says."""
+    """Runs `watm tunnel` with the port forwards `UP` and `DOWN` to its end. Yields its output once the tunnel is up."""
     command = [WATM, "tunnel", "--unsealed", "--module", WIREGUARD, "--state", folder / "state.json", config, *options]
     process = subprocess.Popen(near.command(*map(str, command)), stderr=subprocess.PIPE, text=True)
     said: list[str] = []
@@ -103,13 +106,13 @@ def tunnel(near: Space, folder: pathlib.Path, config: pathlib.Path, *options: ob
 
 
 def to(end: str) -> list[str]:
-    """Options for the two forwards."""
+    """Returns the options for the two port forwards."""
     pairs = ((UP, COUNTED), (DOWN, SENT))
     return [text for here, there in pairs for text in ("--forward", f"tcp:127.0.0.1:{here}={end}:{there}")]
 
 
 def fetch(space: Space, size: int = SIZE) -> tuple[int, int]:
-    """How many bytes came, and the longest silence in milliseconds."""
+    """Returns the number of bytes that arrived, and the longest pause in milliseconds."""
     read, silence = space.run(sys.executable, "-c", FETCH, str(DOWN), str(size)).split()
     return int(read), int(silence)
 
@@ -129,7 +132,7 @@ def test_packets_fit_a_path_that_is_narrow_in_the_middle(path, tmp_path: pathlib
     near, *_, far = path
     server, client = configs(ENDS[0], SERVER, PORTS[0], "")
     (tmp_path / "wg0.conf").write_text(client)
-    # Of what was learnt by an earlier test nothing is known.
+    # The kernel must not know path MTUs from an earlier test.
     for space in path:
         space.run("ip", "route", "flush", "cache")
     with (
@@ -176,7 +179,7 @@ def test_a_path_that_loses_long_packets_without_a_word(tmp_path: pathlib.Path) -
     (tmp_path / "wg0.conf").write_text(client)
     with spaces(2) as (near, far):
         link(near, far, ("out", "in"), ("10.1.3.1", SERVER), 1500)
-        # An interface takes nothing longer from the other end of its cable, but trains.
+        # An interface receives no longer packets from its pair, except trains.
         far.run("ip", "link", "set", "in", "mtu", str(WIDE))
         near.run("ip", "link", "set", "out", "gso_max_segs", "1")
         with (
@@ -187,7 +190,7 @@ def test_a_path_that_loses_long_packets_without_a_word(tmp_path: pathlib.Path) -
             assert put(near) == SIZE
 
 
-# As `PUT`, and says when half of it is sent.
+# Works like `PUT`, and prints a line when half is sent.
 PUT_SLOWLY = PUT.replace(
     "stream.sendall(bytes(size))",
     "stream.sendall(bytes(size // 2)); print('half', flush=True); stream.sendall(bytes(size - size // 2))",
@@ -195,7 +198,7 @@ PUT_SLOWLY = PUT.replace(
 
 
 def test_tunnels_in_tunnels_need_no_mtu(path, tmp_path: pathlib.Path) -> None:
-    """Three of them, over a narrow path."""
+    """Checks three nested tunnels over a narrow path."""
     near, *_, far = path
     with spaces(2) as (middle, inmost), contextlib.ExitStack() as stack:
         outside, host = far, SERVER
@@ -215,7 +218,7 @@ def test_tunnels_in_tunnels_need_no_mtu(path, tmp_path: pathlib.Path) -> None:
                 listens=DOWN,
             )
         )
-        # The connection that has the tunnels made.
+        # This connection brings the tunnels up.
         assert fetch(near, 1000)[0] == 1000
         before = [fragments(space) for space in every]
         assert fetch(near)[0] == SIZE
@@ -238,7 +241,7 @@ def test_an_mtu_that_does_not_fit_is_used_and_told(path, tmp_path: pathlib.Path)
     assert any("[Interface] MTU is 1420" in line for line in said), said
 
 
-# Well below the quarter of a minute that silence takes to be noticed, and long enough for a busy machine.
+# Well below the 15 seconds after which silence is noticed, and long enough for a busy machine.
 STALL_MS = 8000
 
 
@@ -279,7 +282,7 @@ def test_a_download_goes_on_in_another_network(tmp_path: pathlib.Path, moves: st
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path, family: str) -> None:
-    """An ICMP error ends the attempt in place of half a minute's silence."""
+    """Checks that an ICMP error ends the attempt, which otherwise takes half a minute."""
     host = {"IPv4": "127.0.0.1", "IPv6": "[::1]"}[family]
     _, client = configs(ENDS[0], host, PORTS[0], "")
     (tmp_path / "wg0.conf").write_text(client)
@@ -288,5 +291,6 @@ def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path
         options = (tmp_path / "wg0.conf", "--stdio", f"{ENDS[0]}:80")
         done = subprocess.run(near.command(*command, *options), capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        # In the log, and of the connection, which silence would have ended for another reason.
+        # The reason is in the log and in the answer to the client. After silence it would be
+        # another one.
         assert done.stderr.count(f"is unreachable: nothing listens at {host}:{PORTS[0]} (ICMP") == 2, done.stderr

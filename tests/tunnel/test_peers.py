@@ -1,5 +1,6 @@
-"""wireguard-go, or boringtun-cli, with a real interface, and the kernel's TCP behind it: iperf3, curl,
-and hundreds of connections. Keys are wg's, one of them shared before."""
+"""wireguard-go or boringtun-cli with a real interface and the kernel's TCP: iperf3, curl, and
+hundreds of connections. Keys come from wg(8), including a pre-shared key.
+"""
 
 import contextlib
 import json
@@ -20,13 +21,13 @@ INSIDE, OURS = "10.7.0.1", "10.7.0.2"
 INSIDE6, OURS6 = "fd00:7::1", "fd00:7::2"
 PORT = 51820
 IPERF, COUNTED, WEB = 5201, 7000, 8000
-# What the client has here.
+# The client's ports on this side.
 SOCKS, IPERF_HERE, COUNTED_HERE = 1080, 5202, 7001
 
 
 @dataclass(frozen=True)
 class Both:
-    """The namespace of the client, and the one in the tunnel."""
+    """Yields the namespace of the client, and the one in the tunnel."""
 
     near: Space
     far: Space
@@ -76,7 +77,7 @@ def client(near: Space, folder: pathlib.Path) -> contextlib.AbstractContextManag
 def test_iperf3_goes_through_a_forwarded_port(both: Both, direction: list[str]) -> None:
     command = ["iperf3", "-c", "127.0.0.1", "-p", IPERF_HERE, "-t", "1", "-P", "4", "-J", *direction]
     said = json.loads(both.near.run(*map(str, command)))
-    # A hundredth of what a machine does that is busy with other things, too.
+    # A hundredth of the rate of a busy machine.
     assert said["end"]["sum_received"]["bytes"] > 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""curl and datagrams through SOCKS5, HTTP CONNECT and forwarded ports, and a tunnel to wireguard-go."""
+"""curl and datagrams through SOCKS5, HTTP CONNECT and port forwards, in a tunnel to wireguard-go."""
 
 import asyncio
 import socket
@@ -30,14 +30,14 @@ async def test_programs_reach_what_is_in_the_tunnel(tmp_path) -> None:
             (f"http://127.0.0.1:{near.ports['tcp']}/",),
         ):
             assert await curl(*arguments) == (0, "inside"), arguments
-        # curl's name for what SOCKS refuses.
+        # curl's exit code for a refusal by SOCKS.
         assert await curl("--socks5-hostname", socks, "http://nowhere.test/") == (97, "")
         for size in (1, 1000, 4000):
             assert await udp(near.ports["udp"], b"x" * size) == b"x" * size
 
 
 async def test_why_a_destination_cannot_be_had_is_told(tmp_path) -> None:
-    """By the replies of RFC 1928, section 6, and the statuses of HTTP."""
+    """Checks the replies of RFC 1928, section 6, and the statuses of HTTP."""
     async with (
         peer() as other,
         dialling(

@@ -26,36 +26,36 @@ from .programs import INSIDE, LIMIT, WIREGUARD, Peer, curl, peer
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"
-# A file that the module refuses: it has no keys.
+# A file without keys, which the module refuses.
 REFUSED = "[Interface]\n[Peer]\nEndpoint = 127.0.0.1:9\n"
 
 
 @dataclass
 class Tunnel:
-    """A running one: where its proxy is and where it tells of itself, and what it said first."""
+    """A running tunnel: the addresses of its proxy and its status, and its first output."""
 
     socks: str
     status: str
     said: list[str]
 
     async def fetch(self) -> None:
-        """A page through it."""
+        """Returns a page through the tunnel."""
         assert await curl("--socks5", self.socks, PAGE) == (0, "inside")
 
     async def page(self, path: str) -> tuple[int, str]:
-        """A page about it, with its code."""
+        """Returns a page of its status server, with the status code."""
         code, text = await curl("--write-out", "\n%{http_code}", f"http://{self.status}{path}")
         assert code == 0
         body, _, answered = text.rpartition("\n")
         return int(answered), body
 
     async def show(self, *options: str) -> str:
-        """`watm status`."""
+        """Runs `watm status`."""
         return await run(WATM, "status", self.status, *options)
 
 
 async def run(*command: object) -> str:
-    """Returns what a program prints."""
+    """Returns the output of a program."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     async with asyncio.timeout(LIMIT):
         printed, _ = await process.communicate()
@@ -65,7 +65,7 @@ async def run(*command: object) -> str:
 
 @contextlib.asynccontextmanager
 async def tunnel(folder, config: str, *options: object, **environment: object) -> AsyncIterator[Tunnel]:
-    """`watm tunnel`, with a proxy and a status. Ends well when it is asked to."""
+    """Runs `watm tunnel` with a proxy and a status. It must exit with 0."""
     path = folder / "wg0.conf"
     path.write_text(config)
     command = [WATM, "tunnel", path, "--module", WIREGUARD, "--unsealed", "--state", folder / "state.json"]
@@ -90,7 +90,7 @@ async def tunnel(folder, config: str, *options: object, **environment: object) -
 
 
 def to(port: int, other: Peer) -> str:
-    """The configuration, with the peer at another port."""
+    """Returns the configuration with the peer at another port."""
     return re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", other.config)
 
 
@@ -171,7 +171,7 @@ async def test_ports_are_checked_too(tmp_path) -> None:
 
 @contextlib.asynccontextmanager
 async def page_in_tls(leaf: Leaf, folder) -> AsyncIterator[str]:
-    """Serves a page in TLS wherever a tunnel's client connects to; yields the client's file."""
+    """Serves a page in TLS at every address inside a tunnel. Yields the client's file."""
     (folder / "page.pem").write_text(leaf.pem)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "page.pem")
@@ -229,7 +229,7 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
         sniffing(other.port) as between,
         tunnel(tmp_path, to(between.port, other), "--pcap", packets, "--key-log", keys) as near,
     ):
-        # Loud.
+        # A warning announces both files.
         said = "".join(near.said)
         assert "all packets unencrypted" in said
         assert "has the local private key" in said
@@ -261,7 +261,7 @@ async def test_a_start_that_fails_leaves_no_file_in_the_way_of_the_next(tmp_path
             assert status == 1
             assert expected in said
             assert not packets.exists()
-            # A module that has begun to call its peer has written keys, to which the next ones are added.
+            # A module that has called its peer has written keys. The next ones are appended.
             assert text == usable or not keys.exists()
 
 
@@ -282,7 +282,7 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
 
 
 async def fails(folder, *options: object) -> tuple[int, str]:
-    """The exit status of `watm tunnel`, and what it said."""
+    """Returns the exit status of `watm tunnel`, and its output."""
     command = [WATM, "tunnel", folder / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
     command += ["--state", folder / "state.json", *options]
     process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)

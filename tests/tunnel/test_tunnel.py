@@ -14,7 +14,7 @@ from watm_test_support.wgclient import WgClientError
 from .programs import INSIDE, LIMIT, OURS, WIREGUARD, curl, peer, running, start, tunnel, tunnelling, udp
 
 LOCAL = "127.0.0.1:0"
-# As providers hand it out, but for the keys and where the peer is.
+# A provider's file, except for the keys and the endpoint.
 PROVIDERS = f"""\
 # Device: laptop
 MTU=1380 ; theirs
@@ -29,7 +29,7 @@ async def test_a_providers_file_is_all_that_is_needed(tmp_path) -> None:
     async with peer(PROVIDERS, shared=True) as other:
         config = "\ufeff" + other.config.replace("Endpoint", "PersistentKeepAlive = 25\nENDPOINT").replace("\n", "\r\n")
         async with tunnelling(tmp_path, config, "--socks5", LOCAL, "--http", LOCAL) as near:
-            # Before anybody has asked for anything.
+            # No client has connected yet.
             assert "at 127.0.0.1:" in await near.says("is up")
             socks, http = (f"127.0.0.1:{near.ports[what]}" for what in ("socks5", "http"))
             for proxy in (("--socks5-hostname", socks), ("--proxytunnel", "--proxy", http)):
@@ -46,7 +46,7 @@ async def test_standard_input_and_output_are_a_connection_that_closes_by_halves(
             async with asyncio.timeout(LIMIT):
                 echoed, said = await process.communicate(data)
             assert (echoed == data, process.returncode) == (True, 0)
-            # Whoever uses it as ssh's ProxyCommand reads this each time.
+            # Users of ssh's ProxyCommand see this output each time.
             assert said.decode().count("PostUp") == told, said.decode()
         refused = await tunnel(tmp_path, other.config, "--stdio", f"{INSIDE}:81")
         async with asyncio.timeout(LIMIT):
@@ -56,7 +56,7 @@ async def test_standard_input_and_output_are_a_connection_that_closes_by_halves(
 
 
 async def connected(port: int, to: str, to_port: int) -> int:
-    """Returns the reply code of SOCKS5 to a connection."""
+    """Returns the reply code of SOCKS5 for a connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\5\1\0" + b"\5\1\0\1" + socket.inet_aton(to) + to_port.to_bytes(2))
     async with asyncio.timeout(LIMIT):
@@ -75,7 +75,7 @@ async def test_clients_of_proxies_are_told_what_the_other_end_says(tmp_path) -> 
 
 @contextlib.asynccontextmanager
 async def service() -> AsyncIterator[int]:
-    """An echo by TCP and UDP at one port of this machine."""
+    """Runs an echo by TCP and UDP on one port of this machine."""
 
     class Echo(asyncio.DatagramProtocol):
         def connection_made(self, transport) -> None:
@@ -116,7 +116,7 @@ async def test_ports_are_forwarded_both_ways_and_others_are_refused(tmp_path) ->
         assert (done["sent"], done["received"]) == (300_000, 300_000)
         done = await client.do("udp-echo", to=f"{OURS}:53", messages=20, size=1000)
         assert (done["messages"], done["lost"]) == (20, 0)
-        # Nobody is here, and nobody is asked for in the tunnel.
+        # No program listens on this port, and no reverse port forward exists for it.
         with pytest.raises(WgClientError, match="reset"):
             async with client.tcp(f"{OURS}:8081") as refused:
                 await refused.write(b"hello")
@@ -198,7 +198,7 @@ async def test_a_tunnel_without_an_endpoint_is_refused_or_waits_at_its_port(tmp_
                 _, error = await process.communicate()
             assert process.returncode == 2
             assert said in error.decode()
-        # Where the peer knows the port, it can begin.
+        # A peer that knows the port can begin.
         port = free_port()
         waiting = f"{head}ListenPort = {port}\n[Peer]{section.partition('Endpoint')[0]}"
         process = await tunnel(tmp_path, waiting, "--socks5", LOCAL)
@@ -211,7 +211,7 @@ async def test_a_tunnel_without_an_endpoint_is_refused_or_waits_at_its_port(tmp_
 
 @pytest.mark.parametrize("rule", ["AllowedApps = firefox", "DisallowedApps = curl"])
 async def test_rules_for_applications_are_refused_and_not_ignored(tmp_path, rule) -> None:
-    """Neither program knows which application a connection is of; where that is known they are held to."""
+    """Checks that rules for applications are refused, because neither program knows the application of a connection."""
     async with peer() as other:
         config = other.config + rule + "\n"
         path = tmp_path / "client.conf"

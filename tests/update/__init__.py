@@ -1,1 +1,1 @@
-"""Updates of modules, from a registry and a web server that are not ours."""
+"""Updates of modules from a real registry and a real web server."""

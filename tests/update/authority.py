@@ -1,4 +1,4 @@
-"""The signer of modules in these tests, by the commands that a person would use."""
+"""The signer of modules in the tests. It uses the commands of `watm`."""
 
 import datetime
 import json
@@ -7,27 +7,27 @@ import subprocess
 
 from watm_test_support.repository import WATM
 
-# Soon enough that no warning says that it is far off.
+# A date near enough to cause no warning.
 EXPIRES = {"expires": (datetime.date.today() + datetime.timedelta(days=300)).isoformat()}
 # Seconds; each command takes milliseconds.
 LIMIT = 60
 
 
 def watm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """One run of the program, whatever comes of it."""
+    """Runs the program, with any result."""
     command = [WATM, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=env)
 
 
 def done(*arguments: object) -> str:
-    """One run that has to go well, and what it printed."""
+    """Runs the program, which must succeed. Returns its output."""
     run = watm(*arguments)
     assert run.returncode == 0, (arguments, run.stdout, run.stderr)
     return run.stdout
 
 
 def module(filling: bytes) -> bytes:
-    """A module that has this in a custom section, and nothing else."""
+    """Returns a module with nothing but a custom section."""
     content = b"\x04fill" + filling
     length, size = bytearray(), len(content)
     while True:
@@ -39,7 +39,7 @@ def module(filling: bytes) -> bytes:
 
 
 class Authority:
-    """A root with one key, and one key for `wireguard` and its notes."""
+    """A root with one key, and a key for `wireguard` and its notes."""
 
     def __init__(self, folder: pathlib.Path, names: list[str] = ["wireguard"]) -> None:
         self.folder = folder
@@ -64,12 +64,12 @@ class Authority:
         return json.loads(text)["public"]
 
     def seal(self, release: str, size: int = 1_000_000, **manifest: object) -> bytes:
-        """A sealed module of about so many bytes, and a new one for each release."""
+        """Returns a sealed module of about this size, with different content for each release."""
         filling = release.encode() * (size // len(release))
         return self.seal_body(module(filling), release, **{"world": "water-v1", "roles": ["dialer"]} | manifest)
 
     def seal_body(self, unsealed: bytes, release: str, **manifest: object) -> bytes:
-        """This module, sealed as `wireguard`."""
+        """Returns this module, sealed as `wireguard`."""
         body, output = self.folder / "body.wasm", self.folder / "sealed.wasm"
         body.write_bytes(unsealed)
         text = self.folder / "manifest.json"
@@ -87,7 +87,7 @@ class Authority:
 
 
 class Host:
-    """A folder with a place and a state, updated by the command."""
+    """A folder with a place and a state, which the command updates."""
 
     def __init__(self, folder: pathlib.Path, authority: Authority) -> None:
         folder.mkdir()
@@ -97,7 +97,7 @@ class Host:
         self.options = ["--to", self.place, "--root", authority.root, "--state", self.state, "--name", "wireguard"]
 
     def update(self, source: object, *more: object) -> tuple[int, dict]:
-        """The exit status and the report."""
+        """Returns the exit status and the report."""
         run = watm("update", source, *self.options, *more, "--json")
         assert run.stdout.count("\n") == 1, (run.stdout, run.stderr)
         report = json.loads(run.stdout)

@@ -21,7 +21,7 @@ START = 30
 
 
 class Certificates:
-    """A certificate authority, and a certificate of it for 127.0.0.1."""
+    """Makes a certificate authority, and a certificate for 127.0.0.1."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.authority = folder / "ca.pem"
@@ -42,9 +42,9 @@ class Certificates:
 def registry(
     folder: pathlib.Path, certificates: Certificates | None = None, users: str | None = None
 ) -> Iterator[str]:
-    """The reference implementation; the block is given its `host:port`."""
+    """Runs the reference implementation of a registry. Yields its `host:port`."""
     address = f"127.0.0.1:{free_port()}"
-    # What is valid JSON is valid YAML, but for what this has.
+    # These lines are YAML.
     config = [
         "version: 0.1",
         "log: {level: error, accesslog: {disabled: true}}",
@@ -58,7 +58,7 @@ def registry(
         (folder / "users").write_text(users)
         config += [f"auth: {{htpasswd: {{realm: tests, path: {folder / 'users'}}}}}"]
     (folder / "registry.yml").write_text("\n".join(config) + "\n")
-    # It would send traces to a collector otherwise.
+    # By default it sends traces to a collector.
     env = os.environ | {"OTEL_TRACES_EXPORTER": "none"}
     with (folder / "registry.log").open("wb") as log:
         command = [REGISTRY, "serve", folder / "registry.yml"]
@@ -79,7 +79,7 @@ def registry(
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Python's own: it knows If-Modified-Since, and no ranges. What has moved it says."""
+    """Python's own server with redirects. It supports If-Modified-Since but no ranges."""
 
     def do_GET(self) -> None:
         target = self.server.moved.get(self.path)
@@ -92,7 +92,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
 
     def copyfile(self, *arguments: object) -> None:
-        # A client may be killed meanwhile.
+        # The test may kill the client meanwhile.
         with contextlib.suppress(ConnectionError):
             super().copyfile(*arguments)
 
@@ -107,7 +107,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def web_server(
     folder: pathlib.Path, certificates: Certificates | None = None, moved: dict[str, str] | None = None
 ) -> Iterator[tuple[str, list[int]]]:
-    """The block is given its URL and the status of each answer."""
+    """Runs a web server. Yields its URL and the status of each answer."""
     handler = functools.partial(Handler, directory=folder)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.answered, server.moved = [], moved or {}
@@ -115,7 +115,8 @@ def web_server(
     if certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificates.certificate, certificates.key)
-        # A client that does not trust it is met in its own thread, not in the one that accepts.
+        # The handshake happens in the connection's thread, so that a client without trust does not
+        # block others.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         scheme = "https"
     thread = threading.Thread(target=server.serve_forever, daemon=True)

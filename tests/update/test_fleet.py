@@ -1,4 +1,4 @@
-"""The fleet of `examples/fleet`, with fewer hosts than its README has."""
+"""The fleet of `examples/fleet`, with fewer hosts than in its README."""
 
 import json
 import os
@@ -20,7 +20,7 @@ LIMIT = 120
 
 
 def rounds(text: str) -> list[tuple[str, dict[str, int], dict[str, int]]]:
-    """Reads each line of a round: its name, the outcomes of its updates, and what runs after it."""
+    """Reads each line of a round: its name, the outcomes of its updates, and the releases that run after it."""
     found = []
     for line in text.splitlines():
         row = re.fullmatch(r"(.+?) {2,}(.+?) {2,}run (.+?) {2,}\d+\.\d s", line)
@@ -36,7 +36,7 @@ def counts(text: str) -> dict[str, int]:
 
 def test_the_simulation_is_what_its_readme_shows(plain_registry: str) -> None:
     command = [FLEET, plain_registry, str(HOSTS)]
-    # Each host flushes what it writes, which a disk would do one after the other.
+    # The state is in memory, because each host flushes its writes, one after another.
     env = os.environ | {"TMPDIR": "/dev/shm"}
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=env)
     assert run.returncode == 0, run.stderr
@@ -52,7 +52,7 @@ def test_the_simulation_is_what_its_readme_shows(plain_registry: str) -> None:
 
 
 def commands() -> list[list[str]]:
-    """Every whole command of the program that the README shows."""
+    """Returns every complete command of the program in the README."""
     shell = "".join(re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)).replace("\\\n", " ")
     lines = (line.partition("#")[0].split() for line in shell.splitlines() if line.startswith("watm "))
     return [words[1:] for words in lines if "…" not in words]

@@ -1,4 +1,4 @@
-"""Hosts that run take newer modules by themselves: from Python, mitmproxy and the command."""
+"""Updates in running hosts: Python, mitmproxy and the command."""
 
 import asyncio
 import contextlib
@@ -20,23 +20,23 @@ from watm_test_support.repository import ROOT, WATM
 from .authority import EXPIRES, Authority, done, watm
 from .servers import Certificates, web_server
 
-# Sealed under the name that the authority may sign.
+# The name that the authority may sign.
 PLAIN = ROOT / "watm/target/modules/plain.wasm"
 MAY = {"sockets": ["tcp listen"], "memory-bytes": 1 << 29, "cpu-permille": 1000, "flows": 100, "instances": 4}
 COMPONENT = {"world": "watm:transport/module@0.1.0"}
-# Seconds; what is waited for takes one or two.
+# The time limit of each step, which takes one or two seconds.
 LIMIT = 30
 
 
 def sealed(authority: Authority, release: str, **more: object) -> bytes:
-    """A module of this release."""
+    """Returns a module of this release."""
     marked = PLAIN.read_bytes() + b"\x00\x0a\x04mark" + release.encode().rjust(5)
     return authority.seal_body(marked, release, capabilities=MAY | more, **EXPIRES)
 
 
 @pytest.fixture
 def user(authority: Authority, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    """Somebody who trusts the authority, and has approved what the first release asks for."""
+    """Returns a user who trusts the authority and has approved the first release."""
     for variable, folder in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
     done("trust", authority.root)
@@ -69,7 +69,7 @@ def test_a_running_server_takes_what_is_newer(
 
     def offer(content: bytes) -> None:
         offered.write_bytes(content)
-        # By its date: one that was made in this second might be made once more in it.
+        # The server compares dates, which have a resolution of one second.
         dates[0] += 10
         os.utime(offered, (dates[0], dates[0]))
 
@@ -86,7 +86,7 @@ def test_a_running_server_takes_what_is_newer(
         async with serving(user, updates=source) as server:
             status = server.updates.status
             assert (status.source, status.release) == (f"{url}/wireguard.wasm", None)
-            # There is nothing yet, which the server does not mind.
+            # There is no module yet. The host keeps running.
             await until(lambda: server.updates.status.error, server)
             assert server.updates.status.code == "status"
             server.updates.check()
@@ -99,7 +99,8 @@ def test_a_running_server_takes_what_is_newer(
             assert server.status().generation == 1
             assert told and told[-1] is None
 
-            # What is damaged, old, or does not run leaves it as it is, and says why.
+            # A module that is damaged, older or does not run changes nothing, and the status has
+            # the reason.
             whole = sealed(authority, "1.3")
             for bad, code in (
                 (whole[:-1] + bytes([whole[-1] ^ 1]), "bad-hash"),
@@ -113,7 +114,7 @@ def test_a_running_server_takes_what_is_newer(
                 assert server.updates.status.release == "1.2"
                 assert server.status().generation == 1
 
-            # One that asks for more waits until it is approved.
+            # A release that asks for more waits for approval.
             offer(sealed(authority, "1.4", flows=200))
             server.updates.check()
             await until(lambda: server.updates.status.waiting == "1.4", server)
@@ -126,10 +127,10 @@ def test_a_running_server_takes_what_is_newer(
             await until(lambda: server.updates.status.release == "1.4", server)
             assert server.updates.status.waiting is None
             assert server.status().generation == 2
-            # What is known is not fetched again.
+            # A known module is not fetched again.
             await until(lambda: answered[-1] == 304, server)
 
-        # The next time it starts with that, since the older one is not loaded any more.
+        # The next start uses the newer release, because the older one is refused.
         with pytest.raises(mitmproxy_watm.ModuleError, match="1.4"):
             await mitmproxy_watm.load_module(user)
         offered.unlink()
@@ -160,7 +161,7 @@ def test_a_server_follows_a_registry_over_tls_and_a_folder(
         source = mitmproxy_watm.UpdateSource(source=folder, every=60, probation=0.1)
         async with serving(new, updates=source) as server:
             await until(lambda: server.updates.status.release == "1.3", server)
-        # Nobody trusts the server without being told to.
+        # The server is not trusted by default.
         source = mitmproxy_watm.UpdateSource(source=f"{url}/b.wasm", every=60, probation=0.1)
         async with serving(folder / "b.wasm", updates=source) as server:
             await until(lambda: server.updates.status.code == "connection", server)
@@ -234,7 +235,7 @@ def test_mitmproxy_takes_what_is_newer_and_asks_before_it_gives_more(
 
 @contextlib.contextmanager
 def listening(module: pathlib.Path, *more: object) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """`watm listen`, which passes on what comes; its port."""
+    """Runs `watm listen`. Yields its port."""
     command = [WATM, "relay", module, "127.0.0.1:0", "127.0.0.1:9", *more]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
     try:
@@ -261,7 +262,8 @@ def test_the_command_takes_what_is_newer(authority: Authority, user: pathlib.Pat
             assert process.stderr.readline() == "swapped in wireguard 1.3\n"
             with socket.create_connection(("127.0.0.1", port), timeout=LIMIT):
                 pass
-    # It is what is started with, as long as it is followed; without, the older one is refused.
+    # The updated release serves at the next start with the option. Without it the older release is
+    # refused.
     with listening(user, "--update", f"{url}/new.wasm") as (_, process):
         pass
     run = watm("relay", user, "127.0.0.1:0", "127.0.0.1:9")

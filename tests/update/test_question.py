@@ -1,4 +1,4 @@
-"""The question to the person at the terminal, the first time that a module runs which asks for grants."""
+"""The approval prompt on a terminal, at the first run of a module that asks for capabilities."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ LIMIT = 30
 
 
 class Terminal:
-    """A program with a terminal for all three of its streams."""
+    """A program whose three standard streams are a terminal."""
 
     def __init__(self, *arguments: object) -> None:
         self.screen, theirs = pty.openpty()
@@ -43,7 +43,7 @@ class Terminal:
         assert ready, f"nothing came after {self.said!r}"
         try:
             part = os.read(self.screen, 4096)
-        except OSError as e:  # what the other end's close is on Linux
+        except OSError as e:  # Linux reports the other end's close this way
             assert e.errno == errno.EIO
             part = b""
         self.said += part.decode().replace("\r\n", "\n")
@@ -73,7 +73,7 @@ def terminal(*arguments: object) -> Iterator[Terminal]:
 
 @pytest.fixture
 def command(authority: Authority, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A relay through a module that nobody has approved."""
+    """Runs a relay through a module that is not approved."""
     for variable, folder in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
     done("trust", authority.root)
@@ -97,7 +97,7 @@ def test_whoever_says_yes_is_not_asked_again(command: list[object]) -> None:
     with terminal(*command) as again:
         again.wait_for("listening on ")
         assert QUESTION not in again.said
-    # It can be taken back.
+    # The approval can be revoked.
     done("trust", "--revoke", "wireguard")
     with terminal(*command) as asked:
         asked.wait_for(QUESTION)
@@ -118,7 +118,7 @@ def test_nobody_is_asked_who_is_not_there(command: list[object]) -> None:
     run = watm(*command)
     assert run.returncode == 2 and run.stderr.count("\n") == 1, run.stderr
     assert "watm trust --approve" in run.stderr and QUESTION not in run.stderr
-    # Standard input is for data here.
+    # Standard input carries data here.
     with terminal("dial", command[1], "127.0.0.1:9") as running:
         assert running.ended() == 2
         assert QUESTION not in running.said

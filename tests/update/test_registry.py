@@ -1,4 +1,4 @@
-"""The reference implementation of a registry."""
+"""Updates from the reference implementation of a registry."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import urllib.request
 from .authority import Authority, Host, done, watm
 from .servers import Certificates, registry
 
-# `me` and `secret`, by bcrypt.
+# The user `me` with the password `secret`, hashed by bcrypt.
 USERS = "me:$2b$04$9hkgstKm.IaM6u6rn5672OObBZkvtEuVdEU7hiOJPbLnsNHOaDUfa\n"
 
 
@@ -29,7 +29,8 @@ def test_a_tag_is_followed(plain_registry: str, authority: Authority, host: Host
     status, report = host.update(source, "--plain-http")
     assert (status, report["outcome"], report["previous"]) == (0, "updated", "1.1")
     assert host.place.read_bytes() == second
-    # The tag goes back, and the host does not; a digest stays what it was.
+    # The tag moves back, and the host does not follow. The digest of the older module is refused
+    # too.
     publish(first, source, tmp_path, "--plain-http")
     for again in (source, f"oci://{plain_registry}/team/wireguard@{pinned}"):
         status, report = host.update(again, "--plain-http")
@@ -79,7 +80,7 @@ def test_tls_and_passwords(
         source = f"oci://{address}/team/wireguard:stable"
         trusting = ("--ca", certificates.authority)
         publish(module, source, tmp_path, *trusting, "--credentials", good)
-        # Nobody trusts it without being told to.
+        # The registry is not trusted by default.
         assert host.update(source, "--credentials", good)[1]["code"] == "connection"
         assert host.update(source, *trusting)[1]["code"] == "unauthorized"
         assert host.update(source, *trusting, "--credentials", bad)[1]["code"] == "unauthorized"

@@ -1,4 +1,4 @@
-"""A web server, TLS, and a program that is killed while it works."""
+"""Updates from a web server: TLS, redirects, and a program that is killed during an update."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from .servers import Certificates, web_server
 def test_only_what_is_new_is_fetched(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "module.wasm"
     file.write_bytes(authority.seal("1.1"))
-    # By its date: one that was made in this second might be made once more in it.
+    # The server compares dates, which have a resolution of one second.
     os.utime(file, (1_700_000_000, 1_700_000_000))
     with web_server(tmp_path) as (url, answered):
         assert host.update(f"{url}/module.wasm")[1]["outcome"] == "updated"
@@ -50,7 +50,7 @@ def test_nobody_is_led_away_from_tls(
             assert "HTTPS" in report["reason"]
             assert not answered and not host.place.exists()
             assert host.update(f"{url}/here", *trusting)[1]["outcome"] == "updated"
-            # Who says so is led.
+            # With `--plain-http` the redirect is followed.
             assert host.update(f"{url}/plain", *trusting, "--plain-http")[1]["outcome"] == "unchanged"
             assert answered == [200]
 
@@ -138,7 +138,7 @@ def test_whenever_it_is_killed_there_is_a_whole_module(
                 found = host.place.read_bytes() if host.place.exists() else None
                 assert found in (current, release)
                 outcomes.add(found == release)
-            # And what lies about is in nobody's way.
+            # Leftover files do not prevent the next update.
             assert host.update(f"{url}/module.wasm")[1]["outcome"] in ("updated", "unchanged")
             assert host.place.read_bytes() == release
             current = release

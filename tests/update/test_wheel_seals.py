@@ -1,4 +1,4 @@
-"""The seals of a wheel's modules: made with the wheel, and again only when a module has changed."""
+"""The seals of a wheel's modules: made with the wheel, and remade only when a module changes."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ SCRIPT = ROOT / "host-python" / "packaging" / "seal.sh"
 
 
 class Wheel:
-    """The folders that `make wheel` seals in."""
+    """The folders in which `make wheel` seals."""
 
     count = 0
 
@@ -21,7 +21,7 @@ class Wheel:
         self.source = folder / "plain.wasm"
 
     def seal(self, **env: object) -> bytes:
-        """Have the script seal the module as plain, and check the seal."""
+        """Seals the module as plain with the script, and checks the seal."""
         command = [SCRIPT, WATM, self.state, self.packaged, f"plain={self.source}"]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("WATM_")}
         run = subprocess.run(
@@ -34,7 +34,7 @@ class Wheel:
         assert run.returncode == 0, run.stderr
         sealed = self.packaged / "plain.wasm"
         root = self.packaged / "root.watm"
-        # By somebody who knows nothing yet.
+        # The state is new for each check.
         self.count += 1
         nobody = self.state / f"nobody-{self.count}"
         done("verify", sealed, "--root", root, "--state", nobody, "--accept")
@@ -52,7 +52,7 @@ def test_an_unchanged_module_keeps_its_seal_and_a_changed_one_gets_another(tmp_p
     second = wheel.seal()
     assert b"second" in second and b"first" not in second
     assert wheel.seal() == second
-    # What was removed comes back; another root means another seal.
+    # A removed file is made again, and another root makes another seal.
     (wheel.packaged / "plain.wasm").unlink()
     assert b"second" in wheel.seal()
     before = (wheel.packaged / "root.watm").read_bytes()
@@ -79,5 +79,5 @@ def test_a_release_is_sealed_by_its_key_and_again_for_another_number(tmp_path: p
 
 
 def water(filling: bytes) -> bytes:
-    """`plain`, with this in it."""
+    """Returns `plain` with a custom section."""
     return (ROOT / "watm/target/modules/plain.watm1.wasm").read_bytes() + module(filling)[8:]

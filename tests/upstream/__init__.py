@@ -1,1 +1,1 @@
-"""mitmproxy's connections through modules, to other people's servers."""
+"""mitmproxy's connections through modules to other servers."""

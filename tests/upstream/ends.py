@@ -13,15 +13,15 @@ from watm_test_support.ports import free_port
 from watm_test_support.repository import ROOT
 
 FOLDER = pathlib.Path(__file__).parent
-# Of wireguard-go, inside the tunnel: a page, echoes, and DNS.
+# The address of wireguard-go inside the tunnel, with a page, echoes, and DNS.
 INSIDE = "10.7.0.1"
-# Seconds that anything may take: many times what it does.
+# The time limit of each step in seconds, many times the usual duration.
 LIMIT = 30
 
 
 @contextlib.asynccontextmanager
 async def vpn(dns: str = INSIDE) -> AsyncIterator[str]:
-    """A VPN provider's server; yields the file that it hands out."""
+    """Runs a VPN provider's server. Yields the provider's file."""
     client, server = genkey(), genkey()
     command = [ROOT / "build" / "wgclient", "answer", "--server", "127.0.0.1:9", "--private-key", server]
     command += ["--peer-public-key", pubkey(client), "--address", INSIDE]
@@ -39,7 +39,7 @@ async def vpn(dns: str = INSIDE) -> AsyncIterator[str]:
 
 
 def written(folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
-    """A file."""
+    """Writes a file, and returns its path."""
     path = folder / name
     path.write_text(text)
     return path
@@ -47,7 +47,7 @@ def written(folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
 
 @contextlib.asynccontextmanager
 async def proxy(folder: pathlib.Path, *arguments: str, mode: str = "regular") -> AsyncIterator[tuple[mitmproxy_programs.Program, int]]:
-    """mitmdump with these arguments; and its port."""
+    """Runs mitmdump with these arguments. Yields it with its port."""
     port = free_port()
     observer = ["-s", str(FOLDER / "addons" / "observer.py")]
     options = ["--mode", f"{mode}@127.0.0.1:{port}", "--set", "block_global=false", *arguments, *observer]
@@ -58,17 +58,17 @@ async def proxy(folder: pathlib.Path, *arguments: str, mode: str = "regular") ->
 
 
 def upstream(value: object) -> tuple[str, str]:
-    """The option."""
+    """Returns the option that adds an upstream."""
     return "--set", f"watm_upstream={value}"
 
 
 def route(value: str) -> tuple[str, str]:
-    """The option."""
+    """Returns the option that adds a route."""
     return "--set", f"watm_route={value}"
 
 
 async def curl(*arguments: str) -> tuple[int, str]:
-    """curl's exit code and what it fetched."""
+    """Returns curl's exit code and the page."""
     command = ["curl", "-sS", "--max-time", str(LIMIT), *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     fetched, _ = await process.communicate()
@@ -76,19 +76,19 @@ async def curl(*arguments: str) -> tuple[int, str]:
 
 
 async def fetch(port: int, url: str, *arguments: str) -> str:
-    """Returns what curl gets through the proxy, or its complaint."""
+    """Returns the page that curl gets through the proxy, or its error."""
     return (await curl("--proxy", f"http://127.0.0.1:{port}", url, *arguments))[1]
 
 
 async def flow(program: mitmproxy_programs.Program, **facts: object) -> dict:
-    """The first flow with these facts."""
+    """Waits for the first flow with these facts."""
     async with asyncio.timeout(LIMIT):
         return await program.flow(**facts)
 
 
 @contextlib.asynccontextmanager
 async def page(text: str) -> AsyncIterator[int]:
-    """A server of one page on this machine; its port."""
+    """Serves one page on this machine. Yields its port."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The program that `test_local.py` runs in namespaces of its own."""
+"""The program that `test_local.py` runs in separate namespaces."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ async def main(folder: pathlib.Path) -> None:
 
 @contextlib.asynccontextmanager
 async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[mitmproxy_programs.Program]:
-    """mitmdump in local mode, with this tunnel."""
+    """Runs mitmdump in local mode, with this tunnel."""
     conf = written(folder, "wg0.conf", config)
     options = ["--mode", "local:curl", *upstream(f"wireguard?config={conf}")]
     async with mitmproxy_programs.start("mitmdump-watm", folder, *options, observed=False) as program:
@@ -36,10 +36,10 @@ async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[mitmp
 
 
 async def tried(program: mitmproxy_programs.Program) -> tuple[int, str]:
-    """Returns the status and output of a curl that knows nothing of the proxy."""
+    """Returns the status and output of a curl without proxy settings."""
     async with asyncio.timeout(LIMIT):
         while True:
-            # It is told which programs after it has started, and does not say when it knows.
+            # The helper learns the programs after its start, and does not report when it has.
             code, page = await curl("--max-time", "2", f"http://{INSIDE}/")
             if "client connect" in program.text:
                 return code, page

@@ -1,4 +1,4 @@
-"""Packets and keys of tunnels in Python and mitmproxy, as Wireshark reads them."""
+"""Captured packets and keys of tunnels in Python and mitmproxy, read by Wireshark."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from watm_test_support.wireguard_server import Keys
 
 from .ends import INSIDE, proxy, upstream, vpn, written
 
-# A request and its answer.
+# The request and the answer.
 CONVERSATION = [["GET", ""], ["", "200"]]
 REQUEST = b"GET / HTTP/1.1\r\nHost: inside.test\r\nConnection: close\r\n\r\n"
 
@@ -26,7 +26,7 @@ def files(folder: Path, name: str) -> dict[str, Path]:
 
 
 def told(wanted: dict[str, Path]) -> list[str]:
-    """How a status begins to tell of it."""
+    """The beginning of the status text of a capture."""
     return [f"all packets, unencrypted, to {wanted['pcap']}", f"keys of all tunnels to {wanted['key_log']}"]
 
 
@@ -75,7 +75,7 @@ async def test_a_dialer_of_pythons(tmp_path) -> None:
                 assert (await stream.read()).endswith(b"inside")
                 stream.close()
                 check_told(dialer.status().captures, wanted)
-            # One with other options is another one, and has files of its own.
+            # A connection with other options has an instance and files of its own.
             own = files(tmp_path, "connection")
             single = await mitmproxy_watm.open_connection("wireguard", INSIDE, 80, config=config, **own)
             single.write(REQUEST)

@@ -1,5 +1,6 @@
-"""mitmproxy's local mode before a tunnel: programs that know no proxy. It hooks into sockets of a group of
-processes, so the test makes one of its own, beside a network of its own."""
+"""mitmproxy's local mode in front of a tunnel, for programs without proxy settings. It hooks into
+the sockets of a control group, so the test has its own control group and network.
+"""
 
 import asyncio
 import pathlib
@@ -13,7 +14,7 @@ from watm_test_support import needs
 from .ends import LIMIT
 
 FOLDER = pathlib.Path(__file__).parent
-# Into a group, which is all that is seen from then on, and a route for what is to be intercepted.
+# Enters a control group, which becomes the visible root, and adds a route for intercepted traffic.
 ENTER = """
 set -e
 mount -t cgroup2 none "$1"
@@ -31,7 +32,8 @@ ip route add default via 192.0.2.2
 exec "$@"' sh "$@"
 """
 LEAVE = 'mount -t cgroup2 none "$1" && rmdir "$1/$2"'
-# mitmproxy has its helper started by sudo, which machines for tests need not have; root needs none.
+# mitmproxy starts its helper with sudo, which may be missing on test machines and which root does
+# not need.
 SUDO = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 exec "$@"
@@ -39,7 +41,7 @@ exec "$@"
 
 
 async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> None:
-    """On Linux mitmproxy does not say which program it was, so rules for applications let nothing pass."""
+    """Checks that rules for applications let nothing pass, because mitmproxy does not name the program on Linux."""
     needs.root("groups of processes")
     sudo = tmp_path / "sudo"
     sudo.write_text(SUDO)
@@ -57,6 +59,6 @@ async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> Non
     finally:
         end = time.monotonic() + LIMIT
         while subprocess.run(["unshare", "--mount", "sh", "-c", LEAVE, "sh", *group], check=False, timeout=60).returncode:
-            # The helper ends by itself, soon after mitmproxy.
+            # The helper ends soon after mitmproxy.
             assert time.monotonic() < end, f"processes are left in {group[1]}"
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Out through shadowsocks, to shadowsocks-libev, and through modules of WATER; datagrams in mitmproxy's own modes."""
+"""Upstreams through shadowsocks to shadowsocks-libev, and through WATER modules; datagrams in mitmproxy's own modes."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ METHOD, PASSWORD = "chacha20-ietf-poly1305", "a password"
 
 @contextlib.asynccontextmanager
 async def ss_server() -> AsyncIterator[int]:
-    """shadowsocks-libev; its port."""
+    """Runs shadowsocks-libev. Yields its port."""
     port = free_port()
     command = ["ss-server", "-u", "-s", "127.0.0.1", "-p", str(port), "-k", PASSWORD, "-m", METHOD]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
@@ -36,7 +36,7 @@ async def ss_server() -> AsyncIterator[int]:
 
 
 class Upper(asyncio.DatagramProtocol):
-    """Answers in upper case."""
+    """Runs a server that answers in upper case."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -66,7 +66,7 @@ async def test_shadowsocks_carries_streams_and_datagrams(tmp_path) -> None:
             option = upstream(f"ss=shadowsocks?config={written(tmp_path, 'ss.json', json.dumps(config))}")
             all_of_it = ("--set", "watm_route=*=ss")
             async with proxy(tmp_path, *option, *all_of_it) as (program, port):
-                # The name is for the server to look up.
+                # The server resolves the name.
                 for host in ("127.0.0.1", "localhost"):
                     assert await fetch(port, f"http://{host}:{there}/") == "behind shadowsocks"
                 assert (await flow(program, address=["localhost", there]))["upstream"] == "ss"
@@ -114,6 +114,7 @@ async def test_datagrams_of_mitmproxys_own_modes_go_through_a_tunnel(tmp_path) -
                 assert answer[:2] == query[:2]
                 found = await flow(program, flow="dns")
                 assert found["upstream"] == "wireguard"
-        # The last of them is mitmproxy's resolver, which asks again when an answer is cut short.
+        # The last mode is mitmproxy's resolver, which repeats the query when an answer is
+        # truncated.
         assert answer.endswith(socket.inet_aton(INSIDE))
         assert found["said"] == [INSIDE]

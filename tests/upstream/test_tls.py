@@ -1,4 +1,4 @@
-"""Out through TLS, to a server of OpenSSL's that asks who is there."""
+"""Upstreams through TLS, to an OpenSSL server that requests client certificates."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from .ends import LIMIT, fetch, proxy, upstream, written
 
 @contextlib.asynccontextmanager
 async def server(authority: Authority, own: Leaf, files: str) -> AsyncIterator[int]:
-    """Says to clients of this root what their certificates are for, in a page; its port."""
+    """Serves clients of this root a page with the subject of their certificate. Yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files)
     context.load_verify_locations(cadata=authority.pem)
@@ -49,10 +49,10 @@ async def test_the_key_of_a_clients_certificate_stays_with_the_host(tmp_path) ->
         nobody = written(tmp_path, "nobody.json", json.dumps({"server": {"roots": authority.pem}}))
         async with proxy(tmp_path, *upstream(f"tls?config={nobody}")) as (_, port):
             assert "I know" not in await fetch(port, url)
-        # A key of another certificate, and none.
+        # A key that does not match the certificate, and no key.
         for given, said in ((f"&host_keys=mine={wrong}", "does not match the first certificate"), ("", 'the host has no key "mine"')):
             async with proxy(tmp_path, *upstream(f"tls?config={config}{given}")) as (program, _):
-                # Which the observer reads.
+                # The observer reads standard input, whose end stops the program.
                 program.process.stdin.close()
                 async with asyncio.timeout(LIMIT):
                     assert await program.ended() == 1

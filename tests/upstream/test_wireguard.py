@@ -1,4 +1,4 @@
-"""Out through a WireGuard client, to wireguard-go."""
+"""Upstreams through a WireGuard client to wireguard-go."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ async def test_all_goes_out_by_name_and_by_address(tmp_path, strategy: str) -> N
         async with proxy(tmp_path, *options) as (program, port):
             assert await fetch(port, "http://inside.test/") == "inside"
             assert await fetch(port, f"http://{INSIDE}/") == "inside"
-            # The last ones are mitmproxy's own connections behind CONNECT.
+            # `--proxytunnel` makes mitmproxy connect after a CONNECT.
             assert await fetch(port, f"http://{INSIDE}/", "--proxytunnel") == "inside"
             found = await flow(program, flow="http", address=["inside.test", 80])
             assert (found["upstream"], found["saved"]) == ("wireguard", "wireguard")
@@ -28,7 +28,7 @@ async def test_all_goes_out_by_name_and_by_address(tmp_path, strategy: str) -> N
             status = json.loads(await program.ask(command="watm.status.json"))
             assert (status[-1]["upstream"], status[-1]["phase"]) == ("wireguard", "running")
             assert status[-1]["peers"][0]["last_handshake"] is not None
-            # The log is for people.
+            # Log lines are readable text.
             assert re.search(r"\bwireguard: handshake with peer \S+ at 127\.0\.0\.1:\d+ completed$", program.text, re.MULTILINE)
             assert not re.search(r"connected from|server=|part=", program.text)
 
@@ -41,7 +41,7 @@ async def test_tunnel_in_and_tunnel_out(tmp_path) -> None:
         async with proxy(tmp_path, *upstream(f"wireguard?config={conf}"), mode="watm:wireguard") as (program, port):
             client = {"private_key": keys["client_key"], "peer_public_key": pubkey(keys["server_key"])}
             async with WgClient.start(server=f"127.0.0.1:{port}", **client) as device:
-                # What mitmproxy would have asked this machine about is asked behind the tunnel.
+                # Queries for this machine's resolver go to the one behind the tunnel.
                 answer = await device.do("dns", name="inside.test")
                 assert answer["addresses"] == [INSIDE], answer
                 assert (await flow(program, flow="dns"))["upstream"] == "wireguard"
@@ -56,7 +56,7 @@ async def test_tunnel_in_and_tunnel_out(tmp_path) -> None:
 
 
 async def test_routes_send_the_first_that_fits(tmp_path) -> None:
-    # Each has a key of its own: a server answers one client of a key, the last that shook hands.
+    # Each has a key of its own, because a server answers only the last client of a key.
     async with vpn() as first, vpn() as second, page("outside") as here:
         files = written(tmp_path, "wg0.conf", first), written(tmp_path, "all.conf", second)
         options = [*upstream(f"wg0=wireguard?config={files[0]}"), *upstream(f"all=wireguard?config={files[1]}")]
@@ -86,7 +86,7 @@ async def test_an_addon_chooses(tmp_path) -> None:
             assert await fetch(port, f"http://127.0.0.1:{here}/") == "outside"
             assert await fetch(port, f"http://{INSIDE}/", "-H", "x-upstream: wg0") == "inside"
             assert (await flow(program, said="inside"))["upstream"] == "wg0"
-            # It fails, and does not go by another way.
+            # There is no fallback to another route.
             assert "which does not exist" in await fetch(port, "http://127.0.0.1:81/")
 
 
@@ -105,14 +105,14 @@ async def test_errors_are_told_apart(tmp_path) -> None:
             )
             unanswered = await silent
             assert "timed out through unknown" in unanswered
-            # Whose fault it may be, which a peer that does not know a key tells nobody.
+            # The log names the possible causes, because a peer does not answer an unknown key.
             assert "does not answer: check that it is running, that its PublicKey is right, and that it knows our public key" in program.text
 
 
 async def test_an_upstream_that_does_not_start_ends_the_start(tmp_path) -> None:
     conf = written(tmp_path, "wg0.conf", f"[Interface]\nPrivateKey = nonsense\n[Peer]\nPublicKey = {pubkey(genkey())}\nEndpoint = 127.0.0.1:9\n")
     async with proxy(tmp_path, *upstream(f"wireguard?config={conf}")) as (program, _):
-        # Which the observer reads.
+        # The observer reads standard input, whose end stops the program.
         program.process.stdin.close()
         async with asyncio.timeout(LIMIT):
             assert await program.ended() == 1
@@ -124,7 +124,7 @@ async def test_one_that_fails_while_mitmproxy_runs_lets_nothing_past(tmp_path) -
     async with page("outside") as here, proxy(tmp_path) as (program, port):
         url = f"http://127.0.0.1:{here}/"
         assert await fetch(port, url) == "outside"
-        # A command that fails changes nothing.
+        # A failed command changes nothing.
         assert "missing.conf" in await program.ask(command="watm.upstream.load wireguard?config=missing.conf")
         assert await fetch(port, url) == "outside"
         assert await program.ask(options={"watm_upstream": ["wireguard?config=missing.conf"]}) is None
@@ -155,7 +155,7 @@ async def test_only_the_applications_of_its_rules_use_a_tunnel(tmp_path) -> None
     async with vpn() as config:
         conf = written(tmp_path, "wg0.conf", config + "AllowedApps = firefox\n")
         async with proxy(tmp_path, *upstream(f"wireguard?config={conf}")) as (program, port):
-            # A regular proxy knows no application, so this is nobody's.
+            # A regular proxy does not know the application, so no rule matches.
             assert "not allowed through wireguard" in await fetch(port, f"http://{INSIDE}/")
 
 

@@ -1,1 +1,1 @@
-"""WATER modules in WATER's own runtime and in ours."""
+"""WATER modules in the Go runtime and in this one."""

@@ -1,11 +1,11 @@
-"""Which program is tested with which modules."""
+"""The combinations of programs and modules in the tests."""
 
 import pytest
 
 from .modules import Module, components, own, shipped
 from .tools import GO, WATM, Tool
 
-# A program and a module that it should be able to load.
+# Each program with each module that it must load.
 _LOADS: list[tuple[Tool, Module]] = [
     *((GO, module) for module in [*shipped(), *own()]),
     *((WATM, module) for module in [*shipped(), *own(), *components()]),
@@ -13,8 +13,9 @@ _LOADS: list[tuple[Tool, Module]] = [
 
 
 def loads(*, fixed: bool = False, own: bool = False, plain: bool = False) -> pytest.MarkDecorator:
-    """Runs a test with every program and module; or with those modules alone that choose their
-    destination, that are of this project, that change nothing."""
+    """Runs a test with every program and module. `fixed` selects modules that choose their
+    destination, `own` those of this project, and `plain` those that do not change the bytes.
+    """
     chosen = [
         (tool, module)
         for tool, module in _LOADS
@@ -26,8 +27,9 @@ def loads(*, fixed: bool = False, own: bool = False, plain: bool = False) -> pyt
 
 
 def pairs() -> pytest.MarkDecorator:
-    """Runs a test with two at a time of those that understand each other: each with its
-    neighbour, and each with one half a round away."""
+    """Runs a test with pairs of compatible programs and modules: each with its neighbour, and each
+    with the one half a round away.
+    """
     chosen = []
     for turns in (False, True):
         ring = [(tool, module) for tool, module in _LOADS if module.turns == turns]

@@ -7,27 +7,27 @@ from collections.abc import AsyncIterator
 from watm_test_support import pattern
 
 HOST = "127.0.0.1"
-# Seconds for one step; the slowest, compiling a module, takes a tenth of it.
+# Seconds for one step. The slowest, the compilation of a module, takes a tenth of it.
 LIMIT = 10
-# The most that is written before the reader's pace counts.
+# The most bytes that are written before a wait for the reader.
 _WRITE = 65536
 
 
 class End:
-    """One end: what was written, and what comes."""
+    """One end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Writes all of it."""
+        """Writes data."""
         async with asyncio.timeout(LIMIT):
             self.writer.write(data)
             await self.writer.drain()
 
     async def receive(self, size: int) -> bytes:
-        """So many bytes; fewer if the end comes before."""
+        """Reads this many bytes, or fewer if the end comes first."""
         async with asyncio.timeout(LIMIT):
             try:
                 return await self.reader.readexactly(size)
@@ -35,7 +35,7 @@ class End:
                 return short.partial
 
     async def ended(self) -> None:
-        """Waits for the end and finds nothing before it."""
+        """Waits for the end, and checks that no data comes before it."""
         async with asyncio.timeout(LIMIT):
             assert await self.reader.read(_WRITE) == b""
 
@@ -45,7 +45,7 @@ class End:
             await self.send(pattern.piece(offset, min(_WRITE, size - offset)))
 
     async def receive_pattern(self, size: int) -> None:
-        """Reads as much of that content and checks each byte."""
+        """Reads that content, and checks each byte."""
         received = 0
         while received < size:
             async with asyncio.timeout(LIMIT):
@@ -55,7 +55,7 @@ class End:
             received += len(data)
 
     def end(self) -> None:
-        """Ends the own direction."""
+        """Half-closes the connection."""
         self.writer.write_eof()
 
     def abort(self) -> None:
@@ -63,14 +63,14 @@ class End:
         self.writer.transport.abort()
 
     async def close(self) -> None:
-        """Ends both directions, whatever became of the connection."""
+        """Ends both directions, also of a failed connection."""
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
 
 
 class Listening:
-    """A plain TCP server whose connections a test takes one by one."""
+    """A plain TCP server whose connections a test accepts one by one."""
 
     def __init__(self) -> None:
         self._accepted: asyncio.Queue[End] = asyncio.Queue()
@@ -78,7 +78,7 @@ class Listening:
         self.address = ""
 
     async def accept(self) -> End:
-        """The next connection."""
+        """Returns the next connection."""
         async with asyncio.timeout(LIMIT):
             return await self._accepted.get()
 
@@ -90,7 +90,7 @@ class Listening:
 
 @contextlib.asynccontextmanager
 async def listening(port: int = 0) -> AsyncIterator[Listening]:
-    """A server on loopback for the length of the block."""
+    """Runs a server on loopback for the length of the block."""
     own = Listening()
     server = await asyncio.start_server(own._serve, HOST, port)
     own.address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
@@ -104,7 +104,7 @@ async def listening(port: int = 0) -> AsyncIterator[Listening]:
 
 @contextlib.asynccontextmanager
 async def connected(address: str) -> AsyncIterator[End]:
-    """A plain TCP connection for the length of the block."""
+    """Opens a plain TCP connection for the length of the block."""
     host, _, port = address.rpartition(":")
     end = End(*await asyncio.open_connection(host, int(port)))
     try:

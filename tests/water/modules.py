@@ -1,4 +1,4 @@
-"""The modules of both projects, and what can be expected of each."""
+"""The modules of both projects, and their properties."""
 
 import functools
 import pathlib
@@ -14,12 +14,13 @@ class Module:
 
     name: str
     path: pathlib.Path = field(repr=False)
-    # Whether it reverses every piece of up to `PIECE` bytes that it reads at once.
+    # True if it reverses every piece of up to `PIECE` bytes that it reads at once.
     turns: bool
-    # Where a fixed dialer goes without a configuration; "" if it has to be told, None if it is none.
+    # The destination of a fixed dialer without a configuration. "" if it needs one, None if it is
+    # not a fixed dialer.
     destination: str | None
-    # Whether it is one of this project. Those of the WATER project end a connection with
-    # either direction, and lose it when its reader falls behind.
+    # True for modules of this project. Those of the WATER project close a connection when either
+    # direction ends, and lose it when its reader falls behind.
     own: bool
 
     def on_the_wire(self, message: bytes) -> bytes:
@@ -30,10 +31,10 @@ class Module:
         return self.name
 
 
-# What every module reads at once, or more.
+# The bytes that every module reads at once, at least.
 PIECE = 1024
 
-# In the Go module of the WATER project: path, SHA-256, where it goes as a fixed dialer.
+# Modules in the Go module of the WATER project: path, SHA-256, destination as a fixed dialer.
 _SHIPPED = {
     "v0-plain-go": (
         "examples/v0/watm/plain.go.wasm",
@@ -67,7 +68,7 @@ _SHIPPED = {
     ),
 }
 
-# Other places of the same files there.
+# Other paths of the same files.
 _COPIES = {
     "transport/v0/testdata/plain.wasm": "v0-plain-go",
     "transport/v0/testdata/reverse.wasm": "v0-reverse-go",
@@ -76,13 +77,13 @@ _COPIES = {
 
 @functools.cache
 def go_module() -> pathlib.Path:
-    """The folder of the WATER project's Go module, of the version that gowater is built with."""
+    """Returns the folder of the WATER project's Go module, in the version that gowater uses."""
     go = _output(ROOT / "tests" / "setup" / "find-go.sh")
     return pathlib.Path(_output(go, "list", "-m", "-f", "{{.Dir}}", "github.com/refraction-networking/water"))
 
 
 def shipped() -> list[Module]:
-    """Those of the WATER project."""
+    """Returns the modules of the WATER project."""
     return [
         Module(name, go_module() / path, "reverse" in name, destination, own=False)
         for name, (path, _, destination) in _SHIPPED.items()
@@ -90,7 +91,7 @@ def shipped() -> list[Module]:
 
 
 def own() -> list[Module]:
-    """Those of this project, for WATER v1."""
+    """Returns the modules of this project for WATER v1."""
     return [
         Module(f"own-{name}", MODULES / f"{name}.watm1.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
@@ -98,7 +99,7 @@ def own() -> list[Module]:
 
 
 def components() -> list[Module]:
-    """Those of this project, for its own runtime alone."""
+    """Returns the components of this project."""
     return [
         Module(f"own-{name}-component", MODULES / f"{name}.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
@@ -106,7 +107,7 @@ def components() -> list[Module]:
 
 
 def shipped_digests() -> dict[pathlib.Path, str]:
-    """The SHA-256 that each file of the WATER project should have."""
+    """Returns the expected SHA-256 of each file of the WATER project."""
     digests = {path: digest for path, digest, _ in _SHIPPED.values()}
     digests |= {path: _SHIPPED[name][1] for path, name in _COPIES.items()}
     return {go_module() / path: digest for path, digest in digests.items()}

@@ -1,4 +1,4 @@
-"""`make bench-water` itself, in its short form: also many connections of a dialer at once."""
+"""The short form of `make bench-water`, which includes many connections of a dialer at once."""
 
 import json
 import subprocess
@@ -18,8 +18,8 @@ CLIENTS = {
     "ours-v1",
     "ours-component",
 }
-# What loses connections under load, and at times does not start in the Go runtime, which then says
-# "source module must be compiled before instantiation": the WATER project's module.
+# The WATER project's module, which loses connections under load. At times the Go runtime does not
+# start it, with the error "source module must be compiled before instantiation".
 FRAIL = {"go-theirs", "ours-theirs"}
 
 

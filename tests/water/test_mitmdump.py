@@ -1,4 +1,4 @@
-"""curl, the command, and mitmdump with a module for its mode."""
+"""curl with `watm dial`, and mitmdump with a WATER module as its mode."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ async def test_tls_is_intercepted_through_the_mode(tmp_path) -> None:
 
 @contextlib.asynccontextmanager
 async def mitmdump(mode: str, confdir: pathlib.Path, *arguments: str) -> AsyncIterator[tuple[int, Running]]:
-    """A mitmdump with this mode, and the port of its server."""
+    """Runs mitmdump with this mode. Yields it with the port of its server."""
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",

@@ -1,4 +1,4 @@
-"""A module at each end, in programs and of makers of their own."""
+"""Two modules as the ends of a connection, in both programs and from both projects."""
 
 from watm_test_support import pattern
 

@@ -1,4 +1,4 @@
-"""Programs that know nothing of modules, at both sides of a relay."""
+"""Ordinary programs at both ends of a relay."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ async def test_openssl_speaks_tls_through_a_relay(tool: Tool, module: Module, tm
 
 
 async def run(command: list[str | Path]) -> None:
-    """Runs a program to its good end."""
+    """Runs a program, which must succeed."""
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     async with asyncio.timeout(LIMIT):
         _, said = await process.communicate()

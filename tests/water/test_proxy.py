@@ -1,4 +1,4 @@
-"""The PROXY protocol's transport in both runtimes: what it says, and what it takes off."""
+"""The transport for the PROXY protocol in both runtimes: the headers that it writes and removes."""
 
 import pytest
 

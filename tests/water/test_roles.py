@@ -1,4 +1,4 @@
-"""Every module in every role, with plain TCP on its other sides: what goes over the wire."""
+"""Every module in every role, with plain TCP on its other sides: the bytes on the wire."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ SIZES = (1, 2, 64, 512, PIECE)
 
 
 async def talk(near: End, far: End, module: Module, offset: int = 0) -> None:
-    """Messages both ways, taking turns; the module is between the two ends."""
+    """Exchanges messages in turns between the two ends of a module."""
     for size in SIZES:
         message = pattern.piece(offset + size, size)
         await near.send(message)
@@ -33,13 +33,14 @@ async def test_a_dialer_carries_both_ways(tool: Tool, module: Module) -> None:
         await far.close()
         await near.ended()
         near.end()
-        # Those of the WATER project end both directions with one, which ours calls a failure.
+        # Modules of the WATER project end both directions at once, which this runtime reports as a
+        # failure.
         assert await near.exit_code() == 0 or (tool is WATM and not module.own), near.said()
 
 
 @loads()
 async def test_a_configuration_is_in_nobodys_way(tool: Tool, module: Module, tmp_path) -> None:
-    """It moves the numbers of the module's descriptors."""
+    """Checks a configuration, which shifts the numbers of the module's descriptors."""
     config = tmp_path / "module.conf"
     config.write_text("# nothing\n")
     async with listening() as server, tool.dial(module, server.address, f"--config={config}") as near:
@@ -50,7 +51,7 @@ async def test_a_configuration_is_in_nobodys_way(tool: Tool, module: Module, tmp
 async def test_a_wrong_configuration_is_an_error_that_names_the_key(tool: Tool, module: Module, tmp_path) -> None:
     config = tmp_path / "module.conf"
     config.write_text('remot = "localhost:1"\n')
-    # Where what a WATER module prints can be seen.
+    # The log level that shows the output of a WATER module.
     flags = ["--log=debug"] if tool is WATM else []
     async with listening() as server, tool.dial(module, server.address, f"--config={config}", *flags) as near:
         assert await near.exit_code() == 1
@@ -77,7 +78,7 @@ async def test_a_dial_that_is_refused_is_an_error(tool: Tool, module: Module) ->
         free = server.address
     async with tool.dial(module, free) as near:
         assert await near.exit_code() == 1
-        # A component says so when the connection is there already.
+        # A component reports the failure after the connection is accepted.
         assert free in near.said() or "connection refused" in near.said()
 
 
@@ -105,10 +106,10 @@ async def test_a_relay_has_many_connections(tool: Tool, module: Module) -> None:
 async def crowd(
     tool: Tool, module: Module, running: Running, upstream: Listening
 ) -> AsyncIterator[list[tuple[End, End]]]:
-    """Connections to a server, each with its end behind the module, after all were used at once.
+    """Opens connections to a server, each with its end behind the module, and uses all at once.
 
-    They are opened one after the other, and may close after all were opened: the Go runtime
-    crashes when connections come while others go.
+    They are opened one after the other, and close after all were opened: the Go runtime crashes
+    when one opens while another closes.
     """
     async with contextlib.AsyncExitStack() as stack:
         pairs = []
@@ -125,5 +126,5 @@ async def crowd(
 
 
 def connections(module: Module) -> int:
-    """How many: each of some of the others' modules keeps a CPU busy."""
+    """Returns the number of connections: some modules of the other project keep a CPU busy for each."""
     return 30 if module.own else 6

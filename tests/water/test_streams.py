@@ -7,7 +7,7 @@ from .ends import connected, listening
 from .modules import Module
 from .tools import GO, Tool
 
-# Several times of what the sockets, pipes and queues on the way hold.
+# Several times the capacity of the sockets, pipes and queues on the way.
 BULK = 16_000_000
 
 
@@ -55,7 +55,7 @@ async def test_a_dialer_reads_on_after_its_own_end(tool: Tool, module: Module) -
         await near.send(b"a question")
         near.end()
         assert await far.receive(10) == module.on_the_wire(b"a question")
-        if tool is not GO:  # which cannot close one direction
+        if tool is not GO:  # the Go runtime cannot close one direction
             await far.ended()
         for size in (1, 1000):
             await far.send(bytes(size))

@@ -1,4 +1,4 @@
-"""WireGuard over streams, in WATER's own runtime and in ours, at both ends."""
+"""WireGuard over streams, in the Go runtime and in this one, at both ends."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from .test_programs import SIZES, run, web_server
 from .tools import GO, WATM, Dialled, Running, Tool
 from .tunnels import TARGET, WIREGUARD, WIREGUARD_COMPONENT, tunnel
 
-# Several times of what the sockets, pipes, queues and windows on the way hold.
+# Several times the capacity of the sockets, pipes, queues and windows on the way.
 BULK = 16_000_000
 
 dialling = pytest.mark.parametrize("dialler", [GO, WATM], ids=str)
@@ -24,7 +24,7 @@ serving = pytest.mark.parametrize("server", [GO, WATM], ids=str)
 
 @contextlib.asynccontextmanager
 async def tunnelled(dialler: Tool, server: Tool, folder) -> AsyncIterator[tuple[Dialled, Listening, Running]]:
-    """A connection through a tunnel, where it comes out, and the server."""
+    """Yields a connection through a tunnel, its other end, and the server."""
     keys = tunnel(folder)
     async with (
         listening() as upstream,
@@ -72,7 +72,7 @@ async def test_a_reader_that_stalls_gets_everything(dialler: Tool, tmp_path) -> 
         sending = asyncio.create_task(near.send_pattern(BULK))
         await asyncio.sleep(1.5)
         assert not sending.done(), "nothing on the way holds so much"
-        # The other direction goes on meanwhile.
+        # The other direction continues meanwhile.
         await far.send(b"patience")
         assert await near.receive(8) == b"patience"
         await far.receive_pattern(BULK)
@@ -163,7 +163,7 @@ async def test_curl_fetches_pages_through_a_relay(dialler: Tool, server: Tool, t
 
 @dialling
 async def test_a_module_reaches_the_server_that_tools_load(dialler: Tool, tmp_path) -> None:
-    """The same WireGuard as a component behind a Python program."""
+    """Checks the same WireGuard as a component in a Python program."""
     keys = tunnel(tmp_path)
     seen = []
 
@@ -205,7 +205,7 @@ async def test_a_component_dials_anywhere_in_the_tunnel(tmp_path) -> None:
             assert await near.exit_code() == 0, near.said()
 
 
-# Of those that do not change bytes by where reads end, as the ones that reverse them do.
+# Modules that do not reverse bytes, because reversal depends on the boundaries of reads.
 CARRIERS = [module for module in [*own(), *shipped()] if module.name in ("own-plain", "v0-plain-go")]
 
 
@@ -248,7 +248,7 @@ async def test_strangers_get_no_answer_and_cost_themselves_alone(server: Tool, t
         connected(running.address) as stranger,
     ):
         await stranger.send(b"GET / HTTP/1.1\r\n\r\n" + bytes(70_000))
-        # Ours hands nobody over before the handshake is over.
+        # This runtime passes a client on only after the handshake.
         if server is not WATM:
             await upstream.accept()
         async with WATM.dial(WIREGUARD, running.address, keys.dialling()) as near:

@@ -1,4 +1,4 @@
-"""The two programs that load modules, with one way to use both."""
+"""The two programs that load modules, behind one interface."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _BUILD = ROOT / "build"
 
 
 class Running:
-    """A program and what it says on standard error."""
+    """A program and its standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -27,11 +27,11 @@ class Running:
         self.address = ""
 
     def said(self) -> str:
-        """Everything so far."""
+        """Returns the output so far."""
         return self._said
 
     async def wait_for(self, condition: Callable[[str], object], what: str) -> object:
-        """Waits until `condition` of all that was said holds, and returns its result."""
+        """Waits until `condition` of the output holds, and returns its result."""
         async with asyncio.timeout(LIMIT):
             async with self._news:
                 while not (held := condition(self._said)):
@@ -41,7 +41,7 @@ class Running:
                 return held
 
     async def exit_code(self) -> int:
-        """Waits for the program's own end."""
+        """Waits until the program ends by itself."""
         async with asyncio.timeout(LIMIT):
             await self._reader
             return await self._process.wait()
@@ -69,7 +69,7 @@ class Running:
 
 
 class Dialled(Running, End):
-    """A program whose input and output are a connection."""
+    """A program whose standard input and output are a connection."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         Running.__init__(self, process)
@@ -82,14 +82,14 @@ GODEBUG = "cpu.fsrm=off"
 
 
 class Tool:
-    """A program that loads modules: the Go runtime's, or ours."""
+    """A program that loads modules: `gowater` or `watm`."""
 
     def __init__(self, name: str, program: pathlib.Path, fixed: list[str], loading: tuple[str, ...] = ()) -> None:
         self.name = name
         self._program = program
-        # How the role is asked for.
+        # The arguments for a fixed dialer.
         self._fixed = fixed
-        # What it takes to load what has no seal.
+        # The arguments for a module without a seal.
         self._loading = loading
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Tool:
 
     @contextlib.asynccontextmanager
     async def dial(self, module: Module, to: str, *flags: str | pathlib.Path) -> AsyncIterator[Dialled]:
-        """A connection through the module."""
+        """Opens a connection through the module."""
         async with self._run(["dial", *self._loading, module.path, to, *flags]) as process:
             running = Dialled(process)
             try:
@@ -107,7 +107,7 @@ class Tool:
 
     @contextlib.asynccontextmanager
     async def fixed(self, module: Module, *flags: str | pathlib.Path) -> AsyncIterator[Dialled]:
-        """A connection to where the module goes."""
+        """Opens a connection to the module's own destination."""
         command, *rest = self._fixed
         async with self._run([command, *self._loading, module.path, *rest, *flags]) as process:
             running = Dialled(process)
@@ -118,22 +118,22 @@ class Tool:
 
     @contextlib.asynccontextmanager
     async def listen(self, module: Module, forward: str, *flags: str | pathlib.Path) -> AsyncIterator[Running]:
-        """A server that forwards what the module decodes to plain TCP."""
+        """Runs a server that forwards the decoded data by plain TCP."""
         async with self._serve(["listen", *self._loading, module.path, "127.0.0.1:0", "--forward", forward, *flags]) as running:
             yield running
 
     @contextlib.asynccontextmanager
     async def relay(self, module: Module, to: str, *flags: str | pathlib.Path) -> AsyncIterator[Running]:
-        """A server whose connections the module carries on."""
+        """Runs a relay."""
         async with self._serve(["relay", *self._loading, module.path, "127.0.0.1:0", to, *flags]) as running:
             yield running
 
     def port(self, module: Module) -> int:
-        """The port that a server needs so that a module which chooses its destination finds it; 0: any."""
+        """Returns the port that a server needs for a module that chooses its destination; 0 for any."""
         return 0
 
     def lead(self, module: Module, to: str, folder: pathlib.Path) -> list[str]:
-        """The flags that make a module which chooses its destination go to an address."""
+        """Returns the flags that direct a module that chooses its destination to an address."""
         if not module.own:
             return self._lead_others(module, to)
         config = folder / "module.conf"
@@ -144,7 +144,7 @@ class Tool:
         return [f"--allow={module.destination}"]
 
     async def settled(self, running: Running, connections: int) -> None:
-        """Waits until a server that has taken so many connections may see one of them close."""
+        """Waits until one of this many connections of a server may close."""
 
     @contextlib.asynccontextmanager
     async def _serve(self, arguments: list[str | pathlib.Path]) -> AsyncIterator[Running]:
@@ -188,7 +188,7 @@ GO = _GoTool("go", _BUILD / "gowater", ["fixed"])
 
 
 class _OwnTool(Tool):
-    """Ours, which takes a module's destination as it is."""
+    """`watm`, which uses a module's destination unchanged."""
 
     def port(self, module: Module) -> int:
         return 0 if module.own else int(module.destination.rpartition(":")[2])

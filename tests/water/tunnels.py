@@ -11,7 +11,7 @@ from .modules import Module
 WIREGUARD = Module("own-wireguard", MODULES / "wireguard.watm1.wasm", turns=False, destination="", own=True)
 WIREGUARD_COMPONENT = Module("own-wireguard-component", MODULES / "wireguard.wasm", turns=False, destination="", own=True)
 
-# Where the client goes in the tunnel: nobody has the address, the server answers for all.
+# The client's destination in the tunnel. No host has the address: the server answers for all.
 TARGET = "10.9.8.7:80"
 
 
@@ -24,11 +24,11 @@ class Tunnel:
     folder: pathlib.Path
 
     def serving(self) -> str:
-        """The flag for the server."""
+        """Returns the flag for the server."""
         return self._flag("server.conf", self.server)
 
     def dialling(self, endpoint: str | None = None, target: str | None = TARGET) -> str:
-        """The flag for the client, which finds the server at `endpoint` where nobody else says."""
+        """Returns the flag for the client. `endpoint` is the server's address if the caller names none."""
         text = self.client
         if endpoint:
             text += f"Endpoint = {endpoint}\n"
@@ -43,7 +43,7 @@ class Tunnel:
 
 
 def tunnel(folder: pathlib.Path) -> Tunnel:
-    """New keys for two ends."""
+    """Makes keys for both ends."""
     server, client = genkey(), genkey()
     return Tunnel(
         server=f"[Interface]\nPrivateKey = {server}\n[Peer]\nPublicKey = {pubkey(client)}\nAllowedIPs = 10.0.0.1/32\n",

@@ -1,3 +1,5 @@
+// The action `answer`: a server with echoes, a web page and DNS inside a tunnel.
+
 package main
 
 import (
@@ -17,8 +19,8 @@ import (
 )
 
 // answer is the other role: inside the tunnel it serves echoes (TCP and UDP port 7), a web page
-// (80), and DNS (53, both) for one name, whose address is its own. It says which UDP port it has
-// outside, and ends with stdin.
+// (80), and DNS (53, both) for one name, whose address is its own. It prints its outer UDP port,
+// and ends with stdin.
 type answer struct {
 	Name string `json:"name"`
 	Page string `json:"page"`
@@ -47,7 +49,7 @@ func (a *answer) run(ctx context.Context, s *session) (any, error) {
 	return struct{}{}, nil
 }
 
-// answerBeside is the same in `serve`, beside other actions.
+// answerBeside does the same in `serve`, beside other actions.
 type answerBeside struct{ answer }
 
 func (a *answerBeside) run(_ context.Context, s *session) (any, error) { return a.begin(s) }
@@ -79,7 +81,7 @@ func (a *answer) begin(s *session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Cut short, so that it is asked for by TCP.
+	// Truncated, so that the client repeats the query over TCP.
 	go datagramsOf(names, func(query []byte) []byte { return a.resolve(query, true, t.Local().As4()) })
 	streams, err := t.ListenTCP(53)
 	if err != nil {

@@ -1,3 +1,5 @@
+// The actions `bulk-up` and `bulk-down`: transfers with a check of every byte.
+
 package main
 
 import (

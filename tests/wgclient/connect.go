@@ -1,3 +1,5 @@
+// Actions on whole connections: many in a row, half-closed ones, and idle ones.
+
 package main
 
 import (
@@ -124,8 +126,8 @@ func (a *halfClose) run(ctx context.Context, s *session) (any, error) {
 	return halfCloseResult{len(data), len(answer), hex.EncodeToString(digest[:]), string(answer[:min(len(answer), 4096)])}, nil
 }
 
-// idle opens flows, says so in a line of JSON, holds them until stdin ends and
-// then checks that each still echoes.
+// idle opens flows, prints a line of JSON, holds them until stdin ends and then checks that each
+// still echoes.
 type idle struct {
 	To    string `json:"to"`
 	Flows int    `json:"flows"`

@@ -1,3 +1,5 @@
+// The actions `echo` and `udp-echo`: round trips over TCP and UDP.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The action `forward`: a port forward into the tunnel.
+
 package main
 
 import (
@@ -13,7 +15,7 @@ import (
 )
 
 // forward carries what connects to a port of this machine to one destination inside the tunnel. It
-// says which port that is, and ends with stdin.
+// prints the port, and ends with stdin.
 type forward struct {
 	To     string `json:"to"`
 	Listen string `json:"listen"`

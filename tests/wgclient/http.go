@@ -1,3 +1,5 @@
+// The action `http`: requests with names resolved inside the tunnel.
+
 package main
 
 import (
@@ -23,13 +25,13 @@ import (
 // httpGet fetches a URL.
 type httpGet struct {
 	URL string `json:"url"`
-	// Where a name's address comes from: this one address, or this name server.
+	// The source of a name's address: this address, or this name server.
 	Address   string `json:"address"`
 	DNSServer string `json:"dns_server"`
 	CAFile    string `json:"ca_file"`
 	Insecure  bool   `json:"insecure"`
 	HTTP2     bool   `json:"http2"`
-	// How often, and whether over one connection.
+	// The number of requests, and true to use one connection.
 	Count     int  `json:"count"`
 	KeepAlive bool `json:"keep_alive"`
 }
@@ -41,7 +43,7 @@ type httpResult struct {
 	SHA256   string `json:"sha256"`
 	Text     string `json:"text"` // its first 4096 bytes
 	Issuer   string `json:"issuer,omitempty"`
-	// Of all requests; the rest is of the last.
+	// The total of all requests. The other fields are about the last.
 	Requests  int     `json:"requests"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`

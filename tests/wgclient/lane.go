@@ -1,3 +1,5 @@
+// One direction of an emulated path: delays, losses and a bottleneck. `path.go` uses two.
+
 package main
 
 import (
@@ -9,7 +11,7 @@ import (
 	"golang.zx2c4.com/wireguard/conn"
 )
 
-// Most datagrams in one direction, besides those that its rate lets through at once.
+// The most datagrams in one direction, besides those that its rate lets through at once.
 const lanePackets = 1 << 14
 
 // lane is one direction of a path.
@@ -26,9 +28,9 @@ type lane struct {
 	// End of a stall.
 	stalled time.Time
 	queue   delayedQueue
-	// The burst of losses goes on.
+	// True during a burst of losses.
 	losing bool
-	// Says that the head of the queue has changed, or when it may leave.
+	// Signals that the head of the queue, or its time, has changed.
 	changed chan struct{}
 }
 
@@ -167,7 +169,7 @@ func (l *lane) wake() {
 	}
 }
 
-// deliver sends what is due.
+// deliver sends the datagrams that are due.
 func (l *lane) deliver(send func(*route, [][]byte)) {
 	var packets [][]byte
 	for {
@@ -188,8 +190,8 @@ func (l *lane) deliver(send func(*route, [][]byte)) {
 	}
 }
 
-// pop appends a batch of what is due, all of one route. If nothing is, it returns how long the head of
-// the queue still has to wait, or 0 if there is none.
+// pop appends a batch of datagrams that are due, all of one route. If none is, it returns the
+// remaining time of the head of the queue, or 0 if the queue is empty.
 func (l *lane) pop(packets [][]byte) (*route, [][]byte, time.Duration) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

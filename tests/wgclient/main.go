@@ -50,7 +50,7 @@ func main() {
 func runCommand(arguments []string) error {
 	names := append(slices.Sorted(maps.Keys(actions)), "serve")
 	if len(arguments) == 0 {
-		return fmt.Errorf("say what to do: %s", strings.Join(names, ", "))
+		return fmt.Errorf("name a command: %s", strings.Join(names, ", "))
 	}
 	name := arguments[0]
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -67,7 +67,7 @@ func runCommand(arguments []string) error {
 		chosen = create()
 		chosen.flags(set)
 	} else if name != "serve" {
-		return fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+		return fmt.Errorf("%q is not one of %s", name, strings.Join(names, ", "))
 	}
 	if err := set.Parse(arguments[1:]); err != nil {
 		return err

@@ -1,3 +1,5 @@
+// Parallel work for actions with many connections.
+
 package main
 
 import (
@@ -5,8 +7,7 @@ import (
 	"sync"
 )
 
-// inParallel runs work(0..n) side by side and joins what they return; with an
-// error of any, that.
+// inParallel runs work(0..n) in parallel and joins the results, or returns the first error.
 func inParallel[T any](n int, work func(index int) ([]T, error)) ([]T, error) {
 	if n < 1 {
 		return nil, errors.New("at least 1 has to run")

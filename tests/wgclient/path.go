@@ -1,3 +1,5 @@
+// The action `path`: an emulated network between clients and a server.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The action `serve`: requests in JSON on standard input, for tests in Python.
+
 package main
 
 import (
@@ -19,15 +21,14 @@ const (
 	serveTimeout  = 10 * time.Second
 )
 
-// request is a line on standard input. The parameters of `do` stand beside
-// these fields.
+// request is a line on standard input. The parameters of `do` are additional fields.
 type request struct {
 	ID        int64  `json:"id"`
 	Do        string `json:"do"`
 	TimeoutMS int    `json:"timeout_ms"`
 }
 
-// reply is a line on standard output, in the order in which things end.
+// reply is a line on standard output, in the order in which actions end.
 type reply struct {
 	ID    int64  `json:"id"`
 	OK    any    `json:"ok,omitempty"`

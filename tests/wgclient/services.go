@@ -1,3 +1,5 @@
+// Single actions with a tunnel: DNS, ping, handshakes, and raw datagrams.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The session of a command: a tunnel, or the machine's own network.
+
 package main
 
 import (
@@ -14,8 +16,8 @@ import (
 	"watm/wgclient/tunnel"
 )
 
-// session is where connections come from: a tunnel, or with --direct the
-// machine's own network, so that the same code measures both.
+// session is the origin of connections: a tunnel, or with --direct the machine's own network, so
+// that the same code measures both.
 type session struct {
 	options sessionOptions
 	tunnel  *tunnel.Tunnel // nil with --direct
@@ -99,7 +101,7 @@ func (s *session) close() {
 	}
 }
 
-// needTunnel is for what makes no sense with --direct.
+// needTunnel returns an error with --direct, for actions that need a tunnel.
 func (s *session) needTunnel() (*tunnel.Tunnel, error) {
 	if s.tunnel == nil {
 		return nil, errors.New("not with --direct")

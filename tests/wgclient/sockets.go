@@ -1,3 +1,5 @@
+// Actions of `serve` on named connections.
+
 package main
 
 import (
@@ -60,8 +62,7 @@ func (t *socketTable) closeAll() {
 	}
 }
 
-// What only `serve` can do: it concerns the sockets or the tunnel that a
-// process keeps.
+// Actions of `serve` alone, on the sockets or the tunnel that a process keeps.
 var serveActions = map[string]func(*socketTable) action{
 	"answer":      func(*socketTable) action { return &answerBeside{*newAnswer().(*answer)} },
 	"open":        func(t *socketTable) action { return &openSocket{socketTable: t, Network: "tcp"} },
@@ -80,7 +81,7 @@ var serveActions = map[string]func(*socketTable) action{
 	"status":      func(*socketTable) action { return &status{} },
 }
 
-// noFlags is embedded by what has no form on the command line.
+// noFlags is embedded by actions without a form on the command line.
 type noFlags struct{}
 
 func (noFlags) flags(*flag.FlagSet) {}
@@ -142,7 +143,7 @@ type readSocket struct {
 	*socketTable `json:"-"`
 	Name         string `json:"name"`
 	Max          int    `json:"max"`
-	// All of Max bytes, unless the stream ends before.
+	// True to read all of Max bytes unless the stream ends before.
 	Exactly bool `json:"exactly"`
 }
 

@@ -1,1 +1,1 @@
-"""`make bench-proxy`: the same beside mmproxy."""
+"""`make bench-proxy`: the PROXY protocol compared with mmproxy."""

@@ -1,6 +1,7 @@
-"""Beside mmproxy, as its README measures: PING and PONG over fifty connections for ten seconds, by TCP
-and by UDP, and two hundred connections opened at once. From clients' addresses, in a namespace of its
-own. `make bench-proxy`."""
+"""`make bench-proxy`: comparison with mmproxy, measured as in its README. PING and PONG over fifty
+connections for ten seconds, by TCP and by UDP, and two hundred connections opened at once.
+Connections come from clients' addresses, in a network namespace.
+"""
 
 import argparse
 import contextlib
@@ -25,7 +26,7 @@ HOST = "127.0.0.1"
 
 @contextlib.contextmanager
 def ours(inside: Namespace, protocol: str) -> Iterator[int]:
-    # As mmproxy, which has a thread for each core and listens on IPv4.
+    # mmproxy has a thread for each core and listens on IPv4, so this does too.
     workers = os.cpu_count() or 1
     with serving(inside, transparent="{ client-port = true }", workers=workers, address=HOST) as running:
         yield running.process.pid
@@ -33,7 +34,7 @@ def ours(inside: Namespace, protocol: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def theirs(inside: Namespace, protocol: str) -> Iterator[int]:
-    # The number of listeners is its backlog, and 1 by default, with which it loses connections.
+    # The number of listeners is also its backlog. With the default of 1 it loses connections.
     command = [MMPROXY, "--listeners", "1024", "-l", f"{HOST}:{PORT}", "-4", f"{HOST}:{UPSTREAM}", "-p", protocol]
     process = subprocess.Popen(inside.command(*command), stderr=subprocess.DEVNULL, env={"RUST_LOG": "off"})
     try:
@@ -54,14 +55,15 @@ QUESTIONS = {
 
 
 def spent(process: int) -> float:
-    """Microseconds that its threads have had of the cores: what else the machine does counts less in
-    them than in what is done in a second."""
+    """Returns the CPU time of its threads in microseconds. Other load on the machine affects it
+    less than it affects throughput.
+    """
     times = pathlib.Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(each.read_text().split()[0]) for each in times) / 1000
 
 
 def shown(taken: dict[str, list[float]]) -> str:
-    """Medians with the least and the most, and the ratio of the medians."""
+    """Formats medians with minimum and maximum, and the ratio of the medians."""
     each = ", ".join(f"{name} {machine.spread(values, 3)}" for name, values in taken.items())
     if taken.keys() != PROGRAMS.keys():
         return each
@@ -82,7 +84,7 @@ def main() -> None:
     with namespace() as inside:
         inside.bring_answers_back()
         with inside.inside(), echo(HOST, UPSTREAM):
-            # Alternating, so that what else the machine does is the same for both.
+            # The rounds alternate, so that other load on the machine affects both alike.
             for number in range(arguments.rounds):
                 for question, (protocol, measure) in QUESTIONS.items():
                     for name in machine.turns(programs, number):

@@ -1,4 +1,4 @@
-"""An upstream that answers, and clients that ask, each in a process of its own."""
+"""An upstream and its clients, each in a process of its own."""
 
 import contextlib
 import itertools
@@ -13,7 +13,7 @@ from ..headers import version_2
 CONNECTIONS = 50
 BURST = 200
 PING = b"PING"
-# Seconds. A connection whose SYN finds no place is tried again after 1, 3, 7 and 15.
+# Seconds. A SYN that is dropped is repeated after 1, 3, 7 and 15 seconds.
 LIMIT = 30
 
 
@@ -50,7 +50,7 @@ def _answer(address: str, port: int, ready) -> None:
 
 @contextlib.contextmanager
 def echo(address: str, port: int) -> Iterator[None]:
-    """One that sends everything back, in this thread's namespace."""
+    """Runs an echo server in this thread's namespace."""
     fork = multiprocessing.get_context("fork")
     ready = fork.Event()
     process = fork.Process(target=_answer, args=(address, port, ready), daemon=True)
@@ -67,14 +67,14 @@ _clients = itertools.count()
 
 
 def _header(*, udp: bool = False) -> bytes:
-    """Returns the header of a client that has not been here before."""
+    """Returns the header of a new client."""
     number = next(_clients)
     client = f"203.0.113.{1 + number % 250}"
     return version_2(client, "198.51.100.1", 10000 + number // 250, udp=udp)
 
 
 def ping(address: str, port: int, protocol: str, seconds: float) -> float:
-    """Answers a second, to as many clients as ask again when they are answered."""
+    """Returns answers per second. Each client sends a request when it has its answer."""
     udp = protocol == "udp"
     selector = selectors.DefaultSelector()
     clients = {}
@@ -102,7 +102,7 @@ def ping(address: str, port: int, protocol: str, seconds: float) -> float:
 
 
 def burst(address: str, port: int, protocol: str, seconds: float) -> float:
-    """How long until as many, opened at once, are all answered."""
+    """Returns the seconds until connections that are opened at once all have their answer."""
     selector = selectors.DefaultSelector()
     began = time.monotonic()
     for _ in range(BURST):

@@ -1,1 +1,1 @@
-"""`make bench-shadowsocks`: our module beside other people's servers."""
+"""`make bench-shadowsocks`: the module compared with other servers."""

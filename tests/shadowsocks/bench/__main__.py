@@ -1,10 +1,11 @@
-"""`make bench-shadowsocks`: our module beside other people's servers, with one client, taking turns.
+"""`make bench-shadowsocks`: the module compared with other servers, in turns, with one client.
 
     build/venv-3.13/bin/python -m tests.shadowsocks.bench --help
 
-Each server decrypts what shadowsocks-rust's client sends and passes it on, and the other way round. All
-are on one machine, so that throughput is what their CPU time leaves to it; that time, a GB, is measured too.
-`component` is our module with the host's ciphers, `alone` the same without them, `water` its form for WATER.
+Each server decrypts the data of shadowsocks-rust's client and passes it on, and encrypts the
+answers. All run on one machine, so CPU time limits throughput. The CPU time for each GB is measured
+too. `component` is the module with the host's ciphers, `alone` the same without them, `water` the
+WATER module.
 """
 
 import argparse
@@ -32,10 +33,10 @@ HOST = "127.0.0.1"
 TOOLS = ROOT / "build" / "tools" / "bin"
 METHODS = ["chacha20-ietf-poly1305", "aes-256-gcm", "2022-blake3-chacha20-poly1305", "2022-blake3-aes-128-gcm"]
 SERVERS = ["rust", "libev", "component", "alone", "water"]
-# What the component may have by its seal: all but the host's ciphers.
+# The capabilities in the component's seal: all except the host's ciphers.
 ALONE = {"sockets": ["tcp listen"], "memory-bytes": 1 << 29, "cpu-permille": 1000, "flows": 100, "instances": 1}
 CHUNK = 1 << 18
-# Seconds for anything to begin.
+# Seconds until a program must be ready.
 LIMIT = 10
 
 
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def measure(name: str, method: str, port: int, options: argparse.Namespace) -> dict[str, float]:
-    """One round of one server."""
+    """The figures of one round of one server."""
     size = options.megabytes * 1_000_000
     with tempfile.TemporaryDirectory() as folder, server(name, method, port, pathlib.Path(folder), options.tools) as (at, process):
         with client(method, at, pathlib.Path(folder), options.tools) as socks:
@@ -86,7 +87,7 @@ def measure(name: str, method: str, port: int, options: argparse.Namespace) -> d
 
 
 def show(method: str, taken: dict[str, list[dict[str, float]]]) -> None:
-    """Medians with the least and the most, and what they are to shadowsocks-rust's."""
+    """Formats medians with minimum and maximum, and their ratio to those of shadowsocks-rust."""
     print(f"\n{method}")
     for what in next(iter(taken.values()))[0]:
         medians = {name: statistics.median(sample[what] for sample in samples) for name, samples in taken.items()}
@@ -100,13 +101,13 @@ def show(method: str, taken: dict[str, list[dict[str, float]]]) -> None:
 
 
 def cpu(process: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """Returns the CPU seconds that a process has used."""
     fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def connect(socks: int, port: int) -> socket.socket:
-    """A connection by SOCKS5."""
+    """Opens a connection through SOCKS5."""
     connection = socket.create_connection((HOST, socks), LIMIT)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(120)
@@ -118,7 +119,7 @@ def connect(socks: int, port: int) -> socket.socket:
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes."""
+    """Reads this many bytes."""
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
@@ -129,7 +130,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def move(socks: int, port: int, way: bytes, size: int) -> float:
-    """How long so many bytes take, that way."""
+    """Returns the seconds that this many bytes take in a direction."""
     with connect(socks, port) as connection:
         begin = time.perf_counter()
         connection.sendall(way + struct.pack(">Q", size))
@@ -142,7 +143,7 @@ def move(socks: int, port: int, way: bytes, size: int) -> float:
 
 
 def echo(socks: int, port: int, count: int) -> float:
-    """The median of the times that a message takes there and back."""
+    """Returns the median round trip of a message."""
     with connect(socks, port) as connection:
         connection.sendall(b"E" + struct.pack(">Q", count * 512))
         times = []
@@ -173,7 +174,7 @@ def take(connection: socket.socket, size: int) -> None:
 
 @contextlib.contextmanager
 def sink() -> Iterator[int]:
-    """The upstream of all servers, in a process of its own."""
+    """Runs the upstream of all servers in a process of its own."""
     listener = socket.create_server((HOST, 0), backlog=128)
     process = multiprocessing.Process(target=serve, args=(listener,), daemon=True)
     process.start()
@@ -203,7 +204,7 @@ def serve(listener: socket.socket) -> None:
 
 @contextlib.contextmanager
 def running(port: int, *command: str | pathlib.Path) -> Iterator[int]:
-    """A program that listens there, and its process id."""
+    """Runs a program until it listens there. Yields its process id."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT
@@ -222,7 +223,9 @@ def running(port: int, *command: str | pathlib.Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def server(name: str, method: str, target: int, folder: pathlib.Path, tools: pathlib.Path) -> Iterator[tuple[int, int]]:
-    """A server's port and process. All but ours go where they are told; ours to the target."""
+    """Runs a server. Yields its port and process. All servers except the module's connect to the
+    requested destination. The module's connects to the target.
+    """
     port = free_port()
     settings = {"server": HOST, "server_port": port, "password": password(method), "method": method}
     config = folder / "server.json"
@@ -242,7 +245,7 @@ def server(name: str, method: str, target: int, folder: pathlib.Path, tools: pat
 
 
 def without_ciphers(module: pathlib.Path, folder: pathlib.Path) -> tuple[pathlib.Path, list[str | pathlib.Path]]:
-    """The same module in a seal that does not give it the host's ciphers, and what `watm` takes it with."""
+    """Seals the module without the host's ciphers. Returns the file and the options of `watm` for it."""
     authority = Authority(folder, ["shadowsocks"])
     body = module.read_bytes()
     sealed = folder / "alone.wasm"
@@ -254,7 +257,7 @@ def without_ciphers(module: pathlib.Path, folder: pathlib.Path) -> tuple[pathlib
 
 @contextlib.contextmanager
 def client(method: str, to: int, folder: pathlib.Path, tools: pathlib.Path) -> Iterator[int]:
-    """The port of a SOCKS5 server in front of a shadowsocks server."""
+    """Runs a SOCKS5 server in front of a shadowsocks server. Yields its port."""
     port = free_port()
     settings = {"server": HOST, "server_port": to, "local_address": HOST, "local_port": port}
     config = folder / "client.json"

@@ -7,10 +7,10 @@ from watm_test_support import web_services
 RAISES, RAISES_LATER, NEVER_READS, CLOSES_EARLY, NEVER_DRAINS, RETURNS = range(4001, 4007)
 
 MB = 1_000_000
-# Seconds, longer than any client waits. A handler that really stays for ever keeps for ever
-# what was queued for it.
+# Seconds, longer than any client waits. A handler that never ended would keep its queued data
+# forever.
 NEVER = 20
-# What is written without a wait where nobody drains.
+# The bytes that a handler writes without waiting for the drain.
 UNDRAINED = 8 * MB
 
 
@@ -25,7 +25,7 @@ async def handle_udp(stream) -> None:
 
 
 async def _fails(stream) -> bool:
-    """Returns true if the port stands for a fault, after making it."""
+    """Makes the fault of a port, if it has one. Returns true if it did."""
     port = stream.get_extra_info("sockname")[1]
     if port == RAISES:
         raise RuntimeError("at once")

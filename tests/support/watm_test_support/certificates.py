@@ -31,7 +31,7 @@ class Leaf:
 
 
 class Authority:
-    """A root."""
+    """Makes a root."""
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -52,7 +52,7 @@ class Authority:
 
     @classmethod
     def pretended(cls, leaf: Leaf) -> "Authority":
-        """One that signs with a certificate that is not an authority's."""
+        """Makes an issuer whose certificate is not an authority's."""
         authority = cls.__new__(cls)
         authority._key = serialization.load_pem_private_key(leaf.key.encode(), None)
         authority._certificate = x509.load_pem_x509_certificate(leaf.chain.encode())
@@ -68,7 +68,7 @@ class Authority:
         key: str = "p256",
         until: datetime.timedelta = DAY,
     ) -> Leaf:
-        """A certificate for these DNS names and addresses, with this common name, that is good for so long."""
+        """Makes a certificate for these DNS names and addresses, with this common name and lifetime."""
         private = {
             "p256": lambda: ec.generate_private_key(ec.SECP256R1()),
             "p384": lambda: ec.generate_private_key(ec.SECP384R1()),
@@ -89,7 +89,7 @@ class Authority:
         )
 
     def revoke(self, *leaves: Leaf, until: datetime.timedelta = DAY) -> str:
-        """A list of these, in PEM, that is good for so long."""
+        """Makes a revocation list of these, in PEM, with this lifetime."""
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._name)
         builder = builder.last_update(now - 2 * DAY).next_update(now + until)
@@ -110,7 +110,7 @@ class Authority:
         until: datetime.timedelta | None = DAY,
         revoked: bool = False,
     ) -> bytes:
-        """A response of OCSP, in DER, that says that a certificate is good, or revoked."""
+        """Makes an OCSP response, in DER, for a good or revoked certificate."""
         now = datetime.datetime.now(datetime.UTC)
         builder = ocsp.OCSPResponseBuilder().add_response(
             cert=x509.load_pem_x509_certificate(leaf.chain.encode()),

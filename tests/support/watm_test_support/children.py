@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 
 class Missing(Exception):
-    """A part of the demo that failed, described in one line."""
+    """A failure of a part of the demo, in one line."""
 
 
 class Child:
-    """A running program, and the log of what it says."""
+    """A running program and its output."""
 
     def __init__(self, name: str, process: subprocess.Popen, log: pathlib.Path) -> None:
         self.name = name
@@ -20,11 +20,11 @@ class Child:
         self._log = log
 
     def said(self) -> str:
-        """Everything so far."""
+        """Returns the output so far."""
         return self._log.read_text(errors="replace")
 
     def wait_for(self, what: str, condition: Callable[[], object], seconds: float) -> None:
-        """Waits until `condition` holds; `Missing` says `what` did not happen."""
+        """Waits until `condition` holds. Raises `Missing` with `what` if it does not."""
         end = time.monotonic() + seconds
         while not condition():
             ended = self._process.poll()

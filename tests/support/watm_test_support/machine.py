@@ -1,4 +1,4 @@
-"""The machine and the build that figures depend on, and the order and spread of measurements."""
+"""Facts about the machine and the build for benchmarks, and the order and spread of measurements."""
 
 import os
 import pathlib
@@ -26,8 +26,7 @@ def described() -> dict:
 
 
 def turns(kinds: Sequence[str], number: int) -> Iterator[str]:
-    """Yields the order of a round, so that no kind is always first, while the caches are warm or
-    the CPU cool."""
+    """Yields the order of each round. It varies, so that warm caches or a cool CPU favour no kind."""
     first = number % max(1, len(kinds))
     yield from (*kinds[first:], *kinds[:first])
 

@@ -14,7 +14,7 @@ from watm_test_support.wireguard_server import Keys
 
 BIN = Path(sys.executable).parent
 OBSERVER = Path(__file__).with_name("observer.py")
-# Seconds for a line that a test waits for.
+# Seconds to wait for a line.
 _PATIENCE = 60
 
 
@@ -39,11 +39,11 @@ class Program:
         return match
 
     async def port(self) -> int:
-        """The port of its first WireGuard server."""
+        """Returns the port of its first WireGuard server."""
         return int((await self.wait_for(r"WireGuard server listening at .*:(\d+)")).group(1))
 
     async def ended(self) -> int:
-        """Returns its exit code, once it has ended by itself."""
+        """Waits for its end, and returns the exit code."""
         await self._reading
         return await self.process.wait()
 
@@ -75,7 +75,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """Its whole output."""
+        """Returns the whole output."""
         return "\n".join(self.lines)
 
     async def _read(self) -> None:

@@ -96,6 +96,6 @@ async def log_in(link: str) -> Visitor:
     url, _, query = link.partition("/watm")
     visitor = Visitor(url)
     assert (await visitor.get(f"/watm{query}")).status == 200
-    for path in ("/", "/updates"):  # where a browser gets the XSRF cookie from mitmweb 11 and 12
+    for path in ("/", "/updates"):  # a browser gets the XSRF cookie of mitmweb 11 and 12 here
         await visitor.get(path)
     return visitor

@@ -1,4 +1,4 @@
-"""Module files: those that no host should take, and the guest that does what it is told."""
+"""Module files: invalid ones, which no host accepts, and the guest that obeys commands."""
 
 import pathlib
 import socket
@@ -6,14 +6,14 @@ import socket
 from watm_test_support.repository import MODULES, ROOT
 
 WIREGUARD = MODULES / "wireguard.wasm"
-# Built by `make build/guest.wasm` from tests/guests, which says what it can be told.
+# Built from tests/guests by `make build/guest.wasm`. Its source describes the commands.
 GUEST = ROOT / "build" / "guest.wasm"
 
 _ENDPOINT = "watm:transport/endpoint@0.1.0"
 
 
 def bad_files(folder: pathlib.Path) -> dict[pathlib.Path, str]:
-    """Makes a file of each kind in the folder. Each comes with what the refusal has to say."""
+    """Makes a file of each kind in the folder. Returns each with the text of its error."""
     directory = folder / "directory.wasm"
     directory.mkdir()
     whole = WIREGUARD.read_bytes()
@@ -34,11 +34,11 @@ def bad_files(folder: pathlib.Path) -> dict[pathlib.Path, str]:
 
 
 def component(imports: str, exports: str | None) -> bytes:
-    """A component (binary format 0xd) that imports one instance and exports an empty one."""
+    """Returns a component (binary format 0xd) that imports one instance and exports an empty one."""
     sections = [
         (7, b"\1\x42\0"),  # one type: an instance of nothing
         (10, b"\1" + _name(imports) + b"\5\0"),
-        (5, b"\1\1\0"),  # one instance of our own, of nothing
+        (5, b"\1\1\0"),  # one empty instance
     ]
     if exports is not None:
         sections.append((11, b"\1" + _name(exports) + b"\5\1\0"))
@@ -50,6 +50,6 @@ def _name(text: str) -> bytes:
 
 
 def tell(port: int, command: str) -> None:
-    """Says a word to a guest that listens there."""
+    """Sends a command to a guest that listens there."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as speaker:
         speaker.sendto(command.encode(), ("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Outer datagrams made by hand, and a path that does with datagrams what it likes."""
+"""Handmade outer datagrams, and a path that drops, repeats or changes datagrams."""
 
 import asyncio
 import base64
@@ -10,15 +10,16 @@ from hashlib import blake2s
 
 HOST = "127.0.0.1"
 INITIATION, RESPONSE, COOKIE, DATA = (bytes([kind, 0, 0, 0]) for kind in (1, 2, 3, 4))
-# What one UDP datagram can hold in IPv4.
+# The largest payload of a UDP datagram in IPv4.
 LARGEST = 65_507
 
 Treatment = Callable[[bytes], list[bytes]]
 
 
 def initiation(public_key: str | None = None) -> bytes:
-    """A handshake initiation of random content; with the server's public key, one whose mac1
-    is right, so that only key exchanges can tell that it is nobody's."""
+    """Returns a handshake initiation of random content. With the server's public key its mac1 is
+    right, so that only a key exchange reveals that its sender is unknown.
+    """
     message = INITIATION + secrets.token_bytes(112)
     mac1 = bytes(16)
     if public_key is not None:
@@ -29,7 +30,7 @@ def initiation(public_key: str | None = None) -> bytes:
 
 @contextlib.contextmanager
 def stranger(port: int, address: str = HOST) -> Iterator[socket.socket]:
-    """A socket of somebody who has no keys, at an address of this machine."""
+    """Makes a socket of a stranger at an address of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
         made.bind((address, 0))
         made.connect((HOST, port))
@@ -38,13 +39,13 @@ def stranger(port: int, address: str = HOST) -> Iterator[socket.socket]:
 
 
 class Path:
-    """Between a client and the server. Use `path`."""
+    """A relay between a client and the server. Use `path`."""
 
     def __init__(self, treat: Treatment) -> None:
         self.address = ""
-        """Where the client sends to."""
+        """The address that the client sends to."""
         self.seen: list[bytes] = []
-        """What the client has sent, the last thousand of it."""
+        """The last thousand datagrams of the client."""
         self._treat = treat
         self._client: tuple[str, int] | None = None
         self._to_client: asyncio.DatagramTransport | None = None
@@ -63,8 +64,9 @@ class Path:
 
 @contextlib.asynccontextmanager
 async def path(port: int, treat: Treatment = lambda datagram: [datagram]) -> AsyncIterator[Path]:
-    """Forwards to the server's port what `treat` makes of each of the client's datagrams, and the
-    server's as they are."""
+    """Forwards the datagrams that `treat` returns for each of the client's to the server's port,
+    and those of the server unchanged.
+    """
     loop = asyncio.get_running_loop()
     made = Path(treat)
     made._to_client, _ = await loop.create_datagram_endpoint(

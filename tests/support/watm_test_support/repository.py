@@ -1,4 +1,4 @@
-"""Places in the repository, and what its build makes."""
+"""Paths in the repository and of its build products."""
 
 import pathlib
 

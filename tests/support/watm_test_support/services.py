@@ -34,7 +34,7 @@ async def handle_tcp(stream) -> None:
     except EOFError:
         stream.close()
     except OSError:
-        pass  # the client went away, or the server
+        pass  # the client or the server has ended
 
 
 async def handle_udp(stream) -> None:

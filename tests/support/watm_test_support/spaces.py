@@ -77,8 +77,9 @@ def wireguard_go(
     program: tuple[pathlib.Path | str, ...] = (WIREGUARD_GO,),
 ) -> Iterator[str]:
     """Runs wireguard-go with a configuration in wg(8)'s format for the length of the block: its
-    datagrams are in `outer`, its interface in `inner`. Yields the interface's name. Programs with
-    the same configuration can take its place, such as boringtun-cli."""
+    datagrams are in `outer`, its interface in `inner`. Yields the interface's name. Another program
+    with the same configuration can replace it, such as boringtun-cli.
+    """
     assert program[0].exists(), f"{program[0]} is missing: make {program[0].relative_to(ROOT)}"
     name = interface_name()
     environment = {**os.environ, "LOG_LEVEL": "error", "WG_LOG_LEVEL": "error"}

@@ -1,4 +1,4 @@
-"""A server of ours with its peers, and clients for them."""
+"""A server with its peers, and clients for them."""
 
 import base64
 import contextlib
@@ -12,7 +12,7 @@ from watm_test_support import web_services
 from watm_test_support.wgclient import WgClient
 
 HOST = "127.0.0.1"
-# Inner destinations: nobody has these addresses, the server answers for all.
+# Inner destinations. No host has these addresses: the server answers for all.
 V4, V6 = "10.9.8.7", "fd00:9::7"
 
 
@@ -22,7 +22,7 @@ class Peer:
 
     addresses: Sequence[str] = ("10.0.0.1", "fd00::1")
     preshared_key: str | None = None
-    # Instead of the addresses alone.
+    # Networks in place of the addresses alone.
     allowed_ips: Sequence[str] | None = None
     private_key: str = field(default_factory=genkey)
 
@@ -31,7 +31,7 @@ class Peer:
         return pubkey(self.private_key)
 
     def section(self) -> str:
-        """The peer in the server's configuration."""
+        """Returns the peer's section of the server's configuration."""
         allowed = self.allowed_ips or [f"{a}/{128 if ':' in a else 32}" for a in self.addresses]
         lines = ["[Peer]", f"PublicKey = {self.public_key}", f"AllowedIPs = {', '.join(allowed)}"]
         if self.preshared_key:
@@ -45,7 +45,7 @@ def preshared_key() -> str:
 
 @dataclass
 class Running:
-    """A server, and how to reach it."""
+    """A running server and its address."""
 
     server: mitmproxy_watm.Server
     private_key: str
@@ -68,7 +68,7 @@ class Running:
 
 
 def config(private_key: str, peers: Sequence[Peer], interface: str = "") -> str:
-    """A configuration in the format of wg(8)."""
+    """Returns a configuration in the format of wg(8)."""
     sections = [f"[Interface]\nPrivateKey = {private_key}\n{interface}\n", *(peer.section() for peer in peers)]
     return "\n".join(sections)
 

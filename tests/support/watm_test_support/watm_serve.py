@@ -28,8 +28,7 @@ def connect(port: int) -> socket.socket:
 
 
 def _text(line: str) -> str:
-    """Returns a line, or the message of a record of the program itself in JSON. The line may be
-    incomplete."""
+    """Returns a line as text: in JSON, the message of a record of the program itself. The line may be incomplete."""
     with contextlib.suppress(ValueError):
         record = json.loads(line)
         if record["target"] == "watm::program":
@@ -47,7 +46,7 @@ class Serving:
         return (self.folder / "watm.log").read_text()
 
     def said(self) -> str:
-        """The log, with records of the program itself as text, whatever the format is."""
+        """Returns the log. Records of the program itself are text in every format."""
         return "".join(_text(line) for line in self.log().splitlines(keepends=True))
 
     def wait_for(self, pattern: str) -> re.Match:
@@ -67,7 +66,7 @@ class Serving:
             time.sleep(0.05)
 
     def ports(self) -> list[int]:
-        """The ports that it listens on, in the order of its listeners."""
+        """Returns the ports of its listeners, in their order."""
         return [int(port) for port in re.findall(r"^listening on .*:(\d+)$", self.said(), re.MULTILINE)]
 
     @property
@@ -75,7 +74,7 @@ class Serving:
         return self.ports()[0]
 
     def reload(self, answer: str = "^reloaded ") -> None:
-        """Makes it reload its configuration, and waits for another such answer in the log."""
+        """Makes it reload its configuration, and waits for another match in the log."""
         before = len(re.findall(answer, self.said(), re.MULTILINE))
         self.process.send_signal(signal.SIGHUP)
         self.wait_for(rf"(?s)({answer}.*){{{before + 1}}}")
@@ -107,7 +106,7 @@ class Serving:
         return records
 
     def record(self) -> dict:
-        """Returns the only record."""
+        """Returns the record of the only connection."""
         return self.records(1)[0]
 
     def end(self) -> int:
@@ -146,7 +145,7 @@ def serving(
     running = kind(process, folder, reach)
     try:
         running.wait_for("^listening on ")
-        # Logged before the address of its metrics.
+        # These lines come before the address of its metrics.
         if "[metrics]" in config:
             running.wait_for("^metrics on ")
         yield running

@@ -17,7 +17,7 @@ handle_udp = services.handle_udp
 
 
 async def _page(stream) -> None:
-    """GET answers with the page, PUT with the number of bytes that came."""
+    """Answers GET with the page, and PUT with the number of received bytes."""
     head = await stream.readuntil(b"\r\n\r\n")
     body = PAGE
     if head.startswith(b"PUT"):

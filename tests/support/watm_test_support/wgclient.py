@@ -34,7 +34,7 @@ class WgClientError(Exception):
 
 
 class WgClientTimeout(WgClientError):
-    """The action did not end in time."""
+    """An action that did not end in time."""
 
 
 class WgClient:
@@ -92,7 +92,7 @@ class WgClient:
         try:
             self.process.stdin.write(json.dumps(request, default=_encode).encode() + b"\n")
             await self.process.stdin.drain()
-            # The client enforces the time; the rest is for a client that hangs.
+            # The client enforces the time limit. The margin is for a client that hangs.
             return await asyncio.wait_for(answer, timeout + 5)
         finally:
             self._waiting.pop(number, None)
@@ -158,7 +158,7 @@ class WgClient:
         with contextlib.suppress(asyncio.CancelledError):
             await self._reader
         if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()  # said where it was waited for
+            self._ready.exception()  # the waiting call has reported it
 
 
 class Socket:

@@ -1,14 +1,14 @@
-"""`make bench-tls`: what TLS costs in front of an application, with ours and with others.
+"""`make bench-tls`: the cost of TLS in front of an application, with the module and with other
+servers.
 
-An echo of HTTP bodies is behind each server in turn, and wrk before it: bodies of 10, 100, 1000 and
-10000 bytes over many connections, and a connection for each request, on which wrk resumes its session
-by a ticket. All use one P-256 certificate and TLS 1.3, and with `--ciphers same` ChaCha20-Poly1305; with
-`--ciphers default` each has the cipher that it agrees on with wrk by itself. On two processors the
-servers have both, beside what loads them: so look at the requests for each second of processor that
-the server itself has used.
+Each server in turn stands between wrk and an echo of HTTP bodies.
 
-Last, what a second worker adds: each worker has a part of one processor, and no more, so that what
-loads them has enough of both.
+wrk sends bodies of 10, 100, 1000 and 10000 bytes over many connections, and then opens a connection
+for each request and resumes its session by a ticket. All servers use one P-256 certificate and TLS
+1.3. With `--ciphers same` the cipher is ChaCha20-Poly1305, and with `--ciphers default` the one
+that each negotiates with wrk. On two processors the servers share both with wrk, so requests for
+each second of the server's own CPU time are the figure to compare. The last figure is the gain of a
+second worker: each worker is limited to a part of one processor, so that wrk has enough of both.
 """
 
 import argparse
@@ -31,11 +31,11 @@ from .quota import limited, preferred
 from .servers import CIPHER, HAVE_WORKERS, HOST, SERVERS, Case, running, used
 
 SIZES = (10, 100, 1000, 10000)
-# Connections to a part of a processor: to open many more would be most of its work.
+# The number of connections to a part of a processor. Opening many more would be most of its work.
 FEW = 50
 
 Key = tuple[str, str]
-# Of each round, a second and for each second of processor.
+# Requests of each round, per second and per second of CPU time.
 Samples = dict[Key, list[tuple[float, float]]]
 
 
@@ -97,12 +97,13 @@ def scaling(names: list[str], folder: pathlib.Path, options: argparse.Namespace)
 def measure(
     name: str, workers: int, folder: pathlib.Path, options: argparse.Namespace, share: int = 0
 ) -> dict[str, tuple[float, float]]:
-    """Requests a second, and for each second of processor, by load. With `share`, which is in %, each
-    worker has so much of one."""
+    """Measures requests per second, and per second of CPU time, for each load. `share` limits each
+    worker to that percentage of a processor.
+    """
     pem = folder / "server.pem"
     pem.write_text(Authority("a root").sign("localhost", names=["localhost"]).pem)
     to, port = free_port(), free_port()
-    # One worker has a processor to itself.
+    # One worker has a processor of its own.
     here, there = ("0", "1") if workers == 1 and not share else ("0,1", "0,1")
     echo = [str(ROOT / "target/release/examples/echo"), f"{HOST}:{to}", "2" if share else str(workers)]
 
@@ -160,8 +161,10 @@ def table(workers: int, measured: Samples, names: list[str]) -> str:
 
 
 def gains(samples: dict[int, Samples], names: list[str], options: argparse.Namespace) -> str:
-    """Rounds in pairs: what a second worker makes of the requests a second, and how much of what they
-    are given the workers then used. Much less than all of it says that they waited for the load."""
+    """Runs rounds in pairs. Returns the gain of a second worker in requests per second, and the
+    part of their quota that the workers used. A value far below 1 means that they waited for the
+    load.
+    """
     title = f"2 workers beside 1, each {options.share} % of a processor: requests a second (and what was used)"
     lines = ["", title, ""]
 

@@ -1,4 +1,4 @@
-"""A part of each processor and no more for a server's workers, so that the rest is enough for what loads them."""
+"""A quota of each processor for a server's workers, so that the load has enough of the rest."""
 
 import contextlib
 import os
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 from .servers import threads
 
-# Version 1 of control groups, where a thread can be in a group of its own.
+# Version 1 of control groups, in which each thread can have a group of its own.
 GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
-# Microseconds, as the kernel has it by itself.
+# The period in microseconds, the kernel's default.
 PERIOD = 100_000
-# 1024 is what others have.
+# The weight; the default is 1024.
 WEIGHT = 1 << 18
 
 
 @contextlib.contextmanager
 def preferred() -> Iterator[None]:
-    """Prefers programs started in this block to everything else on the machine's processors."""
+    """Prefers programs that start in this block to all others on the machine's processors."""
     if not (GROUPS / "cpu.cfs_quota_us").exists():
         raise SystemExit(f"{GROUPS}: no control groups of version 1 for processors; use --share 0")
     with _groups(["load"]) as [load]:
@@ -27,8 +27,9 @@ def preferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def limited(session: int, workers: int, percent: int, load: Callable[[], object]) -> Iterator[None]:
-    """Each of the session's busiest threads under `load` has so much of a processor of its own. What else
-    it has shares the first one's."""
+    """Limits each of the session's busiest threads under `load` to this share of a processor of its
+    own. Other threads share the first one's.
+    """
     before = threads(session)
     load()
     used = {thread: seconds - before.get(thread, 0) for thread, seconds in threads(session).items()}

@@ -1,4 +1,4 @@
-"""Whom we are compared with: each ends TLS in front of a port, as equally as they can be told."""
+"""The servers in the comparison, configured as equally as possible. Each ends TLS in front of a port."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from watm_test_support.repository import ROOT
 
 HOST = "127.0.0.1"
 CIPHER = "TLS_CHACHA20_POLY1305_SHA256"
-# Seconds for one to start.
+# Seconds until a server must be ready.
 LIMIT = 20
 
 
@@ -28,11 +28,11 @@ class Case:
     port: int
     to: int
     workers: int
-    # The only one of TLS 1.3. None: whatever the server chooses.
+    # The only cipher of TLS 1.3. None leaves the choice to the server.
     cipher: str | None
 
     def told(self, line: str) -> str:
-        """A line of configuration with the cipher in place of `{}`, or nothing."""
+        """Returns a line of configuration with the cipher in place of `{}`, or nothing."""
         return line.format(self.cipher) if self.cipher else ""
 
     def written(self, name: str, text: str) -> str:
@@ -127,17 +127,17 @@ SERVERS: dict[str, Callable[[Case], list[str]]] = {
     "haproxy": haproxy,
     "stunnel": stunnel,
 }
-# As many as they are told. A connection is a thread with the others.
+# Servers with a configurable number of workers. The others have a thread for each connection.
 HAVE_WORKERS = ("watm", "hitch", "nginx", "haproxy")
 
 
 @contextlib.contextmanager
 def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
-    """A program on some processors, once its port answers. Gives the number of its process."""
+    """Runs a program on some processors. Yields its process id once its port answers."""
     assert shutil.which(command[0]), f"{command[0]} is not installed"
     process = subprocess.Popen(
         ["taskset", "--cpu-list", cpus, *command],
-        # Some say how each connection ends.
+        # Some programs log the end of each connection.
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -152,7 +152,7 @@ def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
             time.sleep(0.02)
         yield process.pid
     finally:
-        # With its workers: the session is its own.
+        # The session contains the workers.
         os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(5)
@@ -162,12 +162,12 @@ def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
 
 
 def used(session: int) -> float:
-    """Seconds of a processor that a program and its children have used."""
+    """Returns the CPU seconds of a program and its children."""
     return sum(_of(session, "[0-9]*/stat").values())
 
 
 def threads(session: int) -> dict[int, float]:
-    """The same of each thread, by its number."""
+    """Returns the CPU seconds of each thread, by its id."""
     return _of(session, "[0-9]*/task/[0-9]*/stat")
 
 

@@ -1,3 +1,6 @@
+// The actions `group` and `server`: both ends of a connection with certain groups for the key
+// exchange.
+
 package main
 
 import (
@@ -17,7 +20,7 @@ var groups = map[string]tls.CurveID{
 	"P-384":          tls.CurveP384,
 }
 
-// named are the groups of these names; none of them is what Go does by default.
+// named returns the groups of these names. Without names it returns nil, which is Go's default.
 func named(names []string) (ids []tls.CurveID) {
 	for _, name := range names {
 		id, ok := groups[name]
@@ -29,8 +32,8 @@ func named(names []string) (ids []tls.CurveID) {
 	return ids
 }
 
-// group connects to an address that is localhost by its certificate, has a line said back, and prints
-// the group of the key exchange.
+// group connects to an address whose certificate is for localhost, exchanges a line with its echo,
+// and prints the group of the key exchange.
 func group(address string, root []byte, names []string) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(root)
@@ -47,8 +50,7 @@ func group(address string, root []byte, names []string) {
 	fmt.Println(connection.ConnectionState().CurveID)
 }
 
-// serve listens at a port of its own, which it prints, says back what it hears, and prints the group of
-// each connection.
+// serve prints its port, echoes, and prints the group of the key exchange of each connection.
 func serve(file string, names []string) {
 	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {

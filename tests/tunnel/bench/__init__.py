@@ -1,1 +1,1 @@
-"""`make bench-tunnel`: our WireGuard client beside others."""
+"""`make bench-tunnel`: the WireGuard client compared with others."""

@@ -1,11 +1,13 @@
-"""`make bench-tunnel`: programs through a WireGuard client, with ours and with others.
+"""`make bench-tunnel`: programs through a WireGuard client, with `watm dial` and with other
+clients.
 
 iperf3 goes through a forwarded port of each client in turn, up and down, by one connection and by
 four, to wireguard-go with a real interface in a network namespace; then an echo does. The paths
-between them are emulated: each way has half of the round trip, a rate, and a queue of a round trip.
-What the kernel's own TCP reaches over the same paths, through wireguard-go's interface, stands beside
-that: some of what a path would carry is lost to anybody who has to find out how much it is.
-On two processors everything shares both, so look at what the client itself has used for each GB.
+between them are emulated: each direction has half of the round trip, a rate, and a queue of a round
+trip. The table also has the rate of the kernel's own TCP over the same paths, through
+wireguard-go's interface, because no sender that must find the rate of a path reaches all of it. On
+two processors everything shares both, so the client's CPU time for each GB is the figure to
+compare.
 """
 
 import argparse
@@ -32,9 +34,10 @@ from .clients import CLIENTS, CONGESTION, INSIDE, KERNEL, MTU, OURS, SERVER_PORT
 from .completion import CONDITIONS, Taken, comparing
 
 BULK_PORT, ECHO_PORT = 5201, 7
-# Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.
+# The share of TCP payload in the UDP payload of a full packet: TCP without options, and WireGuard's
+# 32 bytes.
 PAYLOAD = (MTU - 40) / (MTU + 32)
-# Messages of the echo, and its server: one connection at a time.
+# The number of messages of the echo, and its server, which has one connection at a time.
 ECHOES = 300
 ECHO = f"""
 import socket
@@ -50,9 +53,10 @@ while True:
 
 @dataclass(frozen=True)
 class Way:
-    """A path, and how its measurements are taken: seconds, of which the first few do not count for
-    the rate, since every connection begins slowly, and how long it may take beyond, for what is
-    still on its way."""
+    """A path and the times of its measurements in seconds: the duration, the warm-up that does not
+    count because every connection begins slowly, and the time for data that is still on its way at
+    the end.
+    """
 
     title: str
     seconds: int
@@ -66,13 +70,13 @@ WAYS = (
     Way("0 ms", 2, 0),
     Way("20 ms, 200 Mbit/s", 3, 1, ("--round-trip", "20ms", "--mbits", "200"), 200),
     Way("100 ms, 100 Mbit/s", 5, 2, ("--round-trip", "100ms", "--mbits", "100"), 100),
-    # Each datagram by itself, and as many in bursts of 8 on average.
+    # Losses one by one, and the same share in bursts of 8 on average.
     Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
     Way("20 ms, 200 Mbit/s, 1 % lost, bursts", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01", "--burst", "8")),
-    # Each way, in order.
+    # The delays of each direction, in order.
     Way("2 to 20 ms, 200 Mbit/s", 3, 1, ("--jitter", "2ms-20ms", "--mbits", "200"), 200),
 )
-# Traffic whose time is taken, and its path: see completion.py.
+# Traffic whose completion time is measured, and its path: see completion.py.
 COMPLETIONS = {
     "300 B, then 200 kB, from 0 to 60 ms": ("step", "trickle-then-bulk"),
     "3 MB, 2 to 20 ms": ("jitter", "bulk"),
@@ -81,7 +85,7 @@ COMPLETIONS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Mbit/s that arrived, and seconds of processor that the client used for a GB of it, if that is known."""
+    """The rate in Mbit/s, and the CPU seconds of the client for each GB, if known."""
 
     mbits: float
     cpu: float | None
@@ -152,13 +156,13 @@ def measured(
                         ):
                             sample = bulk(near, one, way, ["-P", str(streams), *direction])
                         if sample is None:
-                            # Not again.
+                            # The client is left out from now on.
                             fit.remove(kind)
                         yield f"{title}, {streams} stream{'s' * (streams > 1)}", sample, kind
 
 
 def bulk(near: Space, one: Client, way: Way, options: list[str]) -> Sample | None:
-    """Nothing if it does not come to an end."""
+    """Measures a transfer. Returns None if it does not end."""
     command = ["iperf3", "-c", one.host, "-p", str(one.port), "-t", str(way.seconds), *options]
     before = one.used()
     command = near.command(*command, "-J", "--get-server-output")
@@ -179,7 +183,7 @@ def bulk(near: Space, one: Client, way: Way, options: list[str]) -> Sample | Non
 
 
 def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> float:
-    """The median of messages that go one after the other, in microseconds."""
+    """Returns the median round trip of messages in microseconds."""
     with client(kind, near, tunnel, f"{INSIDE}:{ECHO_PORT}", folder) as one:
         program = (
             "import socket, statistics, sys, time\n"
@@ -210,14 +214,14 @@ def completed(kinds: list[str], rounds: int, congestion: str) -> Iterator[tuple[
 
 
 def plain(samples: dict[str, dict[str, list]]) -> dict:
-    """Every sample, for JSON."""
+    """Returns every sample, for JSON."""
     return {title: {kind: [vars(s) for s in taken] for kind, taken in by.items()} for title, by in samples.items()}
 
 
 def tables(
     samples: dict[str, dict[str, list[Sample]]], trips: dict[str, list[float]], kinds: list[str], ways: dict[str, Way]
 ) -> str:
-    """Medians, and ours beside the better of the others."""
+    """Formats medians, and the ratio of WATM to the better of the others."""
     lines = []
     for column, title in (("cpu", "seconds of the client's processors for a GB"), ("mbits", "Mbit/s that arrive")):
         shown = [kind for kind in kinds if column == "mbits" or kind != KERNEL]
@@ -252,7 +256,7 @@ def completion_table(completions: dict[str, dict[str, list[Taken]]], kinds: list
 
 
 def _better(medians: dict[str, float], less: bool) -> str:
-    """How many times ours is better than the better of the others."""
+    """Returns the factor by which WATM is better than the better of the others."""
     others = [value for kind, value in medians.items() if kind not in (OURS, KERNEL)]
     if OURS not in medians or not others:
         return ""

@@ -16,21 +16,21 @@ from watm_test_support.wgclient import BINARY
 WIREGUARD = MODULES / "wireguard.wasm"
 ONETUN = ROOT / "build" / "tools" / "bin" / "onetun"
 HERE = "127.0.0.1"
-# The other end of every tunnel, and the port of its wireguard-go.
+# The address of the other end of every tunnel, and the port of its wireguard-go.
 INSIDE, SERVER_PORT = "10.7.0.1", 51820
 MTU = 1420
 OURS = "watm"
-# wireguard-go with its own `tun/netstack`, as it is.
+# wireguard-go with its own `tun/netstack`, unchanged.
 WIREGUARD_GO = "wireguard-go"
 NETSTACK = ROOT / "build" / "netstack"
-# wireguard-go with gVisor's TCP as `wgclient` sets it up, without RACK.
+# wireguard-go with gVisor's TCP as `wgclient` configures it, without RACK.
 NO_RACK = "gVisor without RACK"
 CLIENTS = (OURS, "onetun", WIREGUARD_GO, NO_RACK)
-# The kernel's own TCP over wireguard-go's interface: what the path allows.
+# The kernel's own TCP over wireguard-go's interface: the reference for the path.
 KERNEL = "kernel"
-# Of the kernel's TCP, at both ends.
+# The congestion control of the kernel's TCP at both ends.
 CONGESTION = "cubic"
-# Seconds for a program to be ready.
+# Seconds until a program must be ready.
 _READY = 20
 
 
@@ -46,14 +46,14 @@ class Tunnel:
 
 @dataclass(frozen=True)
 class Client:
-    """One that runs: where to connect to, and its process if it has one to itself."""
+    """A running client: the address to connect to, and its process if it has one of its own."""
 
     port: int
     process: subprocess.Popen | None
     host: str = HERE
 
     def used(self) -> float | None:
-        """Seconds of processor that it has used, of user and system."""
+        """Returns the CPU seconds that it has used, user and system."""
         if self.process is None:
             return None
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -62,7 +62,7 @@ class Client:
 
 @contextlib.contextmanager
 def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
-    """Runs one whose port leads to `to` inside the tunnel, for the length of the block."""
+    """Runs a client whose port leads to `to` inside the tunnel, for the length of the block."""
     if kind == KERNEL:
         with _kernel(space, tunnel, to) as one:
             yield one
@@ -84,9 +84,11 @@ def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Pat
 
 @contextlib.contextmanager
 def served(kinds: Iterable[str], congestion: str | None = None) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
-    """Runs wireguard-go: the namespaces of its clients, and of what is inside, in which the kernel's TCP
-    has this congestion control, or the machine's. Each client has a key of its own: implementations do not agree on leap seconds in the timestamps of handshakes, of which a
-    server takes none that is before the last."""
+    """Runs wireguard-go. Yields the namespaces of its clients and of the services inside, where the
+    kernel's TCP has this congestion control, or the machine's default. Each client has a key of its
+    own, because implementations disagree on leap seconds in the timestamps of handshakes, and a
+    server refuses a timestamp before the last.
+    """
     theirs = run("wg", "genkey").strip()
     config = f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
     server_key = run("wg", "pubkey", stdin=theirs).strip()
@@ -104,7 +106,7 @@ def served(kinds: Iterable[str], congestion: str | None = None) -> Iterator[tupl
 
 @contextlib.contextmanager
 def _kernel(space: Space, tunnel: Tunnel, to: str) -> Iterator[Client]:
-    """No forwarded port: programs connect to the end of the tunnel themselves."""
+    """Yields a client without a forwarded port: programs connect to the end of the tunnel directly."""
     host, _, port = to.rpartition(":")
     config = (
         f"[Interface]\nPrivateKey = {tunnel.private_key}\n"
@@ -151,7 +153,7 @@ _COMMANDS = {OURS: _watm, "onetun": _onetun, WIREGUARD_GO: _wireguard_go, NO_RAC
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:
-    """Until the port is listened on."""
+    """Waits until a program listens on the port."""
     end = time.monotonic() + _READY
     while f":{port} " not in space.run("ss", "-Hltn"):
         assert process.poll() is None, f"ended with {process.returncode}"

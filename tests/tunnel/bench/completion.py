@@ -1,8 +1,10 @@
-"""How long traffic takes over paths that change, by our TCP and by the kernel's: `make bench-completion`.
+"""`make bench-completion`: completion times of traffic over changing paths, with the module's TCP
+and with the kernel's.
 
-Both go to the same wireguard-go in a namespace, whose end is the kernel's, over emulated paths of the same
-conditions: the kernel's TCP by an interface of wireguard-go, ours by `watm dial`. The kernel's congestion
-control is cubic. Prints JSON, with the machine and the commit. The ratio is that of the medians.
+Both connect to the same wireguard-go in a namespace, whose end is the kernel's, over emulated paths
+with the same conditions: the kernel's TCP through an interface of wireguard-go, the module's
+through `watm dial`. The kernel's congestion control is cubic. Prints JSON, with the machine and the
+commit. The ratio is that of the medians.
 """
 
 import argparse
@@ -29,15 +31,15 @@ from .clients import CONGESTION, INSIDE, KERNEL, OURS, SERVER_PORT, Client, clie
 
 PROGRAM = ROOT / "tests" / "tunnel" / "shapes.py"
 PORT = 7020
-# Seconds after which traffic is taken to have stopped. None takes more than a few.
+# The time limit of traffic in seconds. All of it takes a few.
 LIMIT = 20
-# Of every path, before its own conditions.
+# The conditions of every path, before its own.
 USUAL = "--round-trip 0 --jitter 0 --lost 0 --overtaking 0 --duplicated 0 --mbits 50".split()
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Flags of the path, and others that are set so many seconds after the traffic has begun."""
+    """Flags of the path, and further flags that are set a number of seconds after the traffic begins."""
 
     options: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
@@ -47,7 +49,7 @@ class Condition:
 STEADY = ("--round-trip", "20ms")
 CONDITIONS = {
     "steady": Condition(STEADY),
-    # The order is kept.
+    # The order of datagrams is kept.
     "jitter": Condition(("--jitter", "2ms-20ms")),
     "step": Condition(later=("--round-trip", "60ms")),
     "stall": Condition(STEADY, ("--stall", "3s"), 0.1),
@@ -59,7 +61,7 @@ CONDITIONS = {
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds until the last byte had arrived, and the most milliseconds that a message took."""
+    """Seconds until the last byte arrived, and the longest time of a message in milliseconds."""
 
     seconds: float
     slowest_ms: float
@@ -72,7 +74,7 @@ class Comparison:
         self._near, self._clients = near, clients
 
     def take(self, kind: str, condition: Condition, shape: str, direction: str) -> Taken | None:
-        """One connection with traffic of this shape. Nothing if that does not come to an end."""
+        """Runs one connection with traffic of this shape. Returns None if it does not end."""
         between, one = self._clients[kind]
         between.change(*USUAL, *condition.options)
         command = self._near.command(sys.executable, PROGRAM, "run", one.host, one.port, shape, direction)
@@ -101,7 +103,7 @@ def comparing(kinds: Sequence[str] = (KERNEL, OURS), congestion: str | None = No
     """Runs these clients for the length of the block."""
     with served(kinds, congestion) as (near, far, tunnels), contextlib.ExitStack() as stack:
         for space in (near, far):
-            # Of what one connection has learnt of the path the next knows nothing.
+            # The next connection must not know the path from an earlier one.
             space.run("sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
         stack.enter_context(running(far, sys.executable, PROGRAM, "serve", INSIDE, PORT, listens=PORT))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -136,7 +138,9 @@ def main() -> None:
 
 
 def ratio(taken: dict[str, list[Taken | None]], of: Callable[[list[float]], float] = min) -> float | None:
-    """Our shortest time to the kernel's, or what else `of` makes of the times. Nothing if one of them never came to an end."""
+    """Returns the ratio of the module's time to the kernel's, each by `of`, the shortest by
+    default. None if either never ended.
+    """
     times = {kind: [one.seconds for one in tries if one] for kind, tries in taken.items()}
     return round(of(times[OURS]) / of(times[KERNEL]), 2) if all(times.values()) else None
 

@@ -1,8 +1,10 @@
-"""How two connections share a bottleneck: ours with one of the kernel's, and two of the kernel's: `make bench-fairness`.
+"""`make bench-fairness`: the shares of two connections on a bottleneck, one of the module and one
+of the kernel, or two of the kernel.
 
-Both upload to the same wireguard-go through one emulated path, whose rate and queue they share. The kernel's
-connection is one of Reno or of CUBIC and goes through an interface of wireguard-go; ours is that of `watm dial`.
-Prints JSON with the machine and the commit. The share is what arrives of the first one's, of all that arrives.
+Both upload to the same wireguard-go through one emulated path, whose rate and queue they share. The
+kernel's connection uses Reno or CUBIC and goes through an interface of wireguard-go. The module's
+goes through `watm dial`. Prints JSON with the machine and the commit. The share is the first
+connection's part of all arrived data.
 """
 
 import argparse
@@ -29,22 +31,22 @@ MBITS = 20
 PATH = ("--round-trip", "20ms", "--mbits", str(MBITS))
 # Congestion controls of the kernel's TCP.
 CONTROLS = ("reno", "cubic")
-# Seconds that do not count, while both find their rate.
+# Seconds of warm-up, in which both find their rate.
 WARM = 4
-# Seconds beyond the measurement for an upload to end.
+# Seconds after the measurement for an upload to end.
 PATIENCE = 20
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Mbit/s that arrived of each connection."""
+    """The rate of each connection in Mbit/s."""
 
     first: float
     second: float
 
     @property
     def share(self) -> float:
-        """The first one's, from 0 to 1."""
+        """Returns the share of the first connection, from 0 to 1."""
         return self.first / (self.first + self.second)
 
 
@@ -55,7 +57,7 @@ class Bottleneck:
         self._near, self._clients = near, clients
 
     def take(self, first: str, control: str, seconds: int) -> Shares:
-        """The rates of an upload of this kind, and of one of the kernel's beside it."""
+        """Measures the rates of an upload of this kind and of a simultaneous one of the kernel."""
         pair = self._clients[first][0], self._clients[KERNEL][1]
         with contextlib.ExitStack() as stack:
             uploads = [stack.enter_context(_upload(self._near, one, control, seconds)) for one in pair]
@@ -68,7 +70,7 @@ def bottleneck() -> Iterator[Bottleneck]:
     kinds = (KERNEL, OURS)
     with served(kinds) as (near, far, tunnels), contextlib.ExitStack() as stack:
         for space in (near, far):
-            # Of what one connection has learnt of the path the next knows nothing.
+            # The next connection must not know the path from an earlier one.
             space.run("sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
         for port in PORTS:
             stack.enter_context(running(far, "iperf3", "-s", "-J", "-p", port, listens=port))
@@ -96,7 +98,7 @@ def _upload(near: Space, one: Client, control: str, seconds: int) -> Iterator[su
 
 
 def _arrived(upload: subprocess.Popen, seconds: int) -> float:
-    """Mbit/s that the server read after the warm-up."""
+    """Returns the rate in Mbit/s at which the server read after the warm-up."""
     output, _ = upload.communicate(timeout=WARM + seconds + PATIENCE)
     result = json.loads(output)
     assert "error" not in result, result["error"]

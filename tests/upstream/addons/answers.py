@@ -1,4 +1,4 @@
-"""Answers every request by itself."""
+"""An addon that answers every request."""
 
 from mitmproxy import http
 

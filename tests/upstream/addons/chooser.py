@@ -1,4 +1,4 @@
-"""Chooses an upstream for each connection by what its path, or its port, says."""
+"""An addon that chooses an upstream for each connection by its path or its port."""
 
 from mitmproxy_watm.mitmproxy import use_upstream
 

@@ -1,5 +1,6 @@
-"""Notes what became of each flow in a line of JSON, and does what it reads on its standard input:
-{"command": "..."} or {"options": {...}}."""
+"""An addon that prints the outcome of each flow as a line of JSON, and obeys its standard input:
+{"command": "..."} or {"options": {...}}.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`make bench-water`: what a connection costs through a module, in WATER's own runtime and in ours.
+"""`make bench-water`: the cost of a connection through a module, in the Go runtime and in this one.
 
 Every client dials the same echo and sink, a process of its own, and checks every
 byte. The clients take turns, several times, each time in a new process; the table
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-water.json")
     options = parser.parse_args()
 
-    # Where the Go runtime keeps compiled modules.
+    # The folder in which the Go runtime keeps compiled modules.
     temporary = ROOT / "build" / "water"
     temporary.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(temporary)

@@ -1,4 +1,4 @@
-"""The clients, which differ in what they dial through, and the services that they dial."""
+"""The clients, each with a kind of connection, and the services that they connect to."""
 
 import functools
 import json
@@ -13,7 +13,7 @@ from ..modules import components, own, shipped
 _GO = ROOT / "build" / "gowater"
 _RUST = ROOT / "target" / "release" / "examples" / "water_client"
 
-# What each is: the runtime, and the module.
+# The runtime and the module of each kind.
 KINDS = {
     "raw-go": "TCP, in Go",
     "raw-rust": "TCP, in Rust",
@@ -29,7 +29,7 @@ KINDS = {
 
 @functools.cache
 def commands() -> dict[str, list[str | pathlib.Path]]:
-    """How each kind is started."""
+    """The command of each kind."""
     theirs = next(module.path for module in shipped() if module.name == "v1-plain")
     files = {module.name: module.path for module in [*own(), *components()]}
     return {
@@ -46,7 +46,7 @@ def commands() -> dict[str, list[str | pathlib.Path]]:
 
 
 class Services(Process):
-    """An echo and a sink."""
+    """The services: an echo and a sink."""
 
     def __init__(self, cpus: set[int]) -> None:
         super().__init__([_GO, "services"], cpus)
@@ -64,7 +64,7 @@ class Client(Process):
         self._services = services
 
     def __enter__(self) -> "Client":
-        # A module that is in no cache is compiled first.
+        # A module that is not in a cache is compiled first.
         self._answer(60)
         return self
 
@@ -75,11 +75,11 @@ class Client(Process):
         return self._answer(LIMIT + 10)
 
     def threads(self) -> int:
-        """How many it has."""
+        """Returns the number of its threads."""
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def descriptors(self) -> int:
-        """How many it has open."""
+        """Returns the number of its open descriptors."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def _answer(self, seconds: float) -> dict:

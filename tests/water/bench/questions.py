@@ -12,7 +12,7 @@ SIZES = (1, 64, 512, 1024, 4096, 65536)
 
 
 class Question(Study):
-    """A question that is put to every client."""
+    """A measurement of every client."""
 
     servers: ClassVar[list[str]] = list(KINDS)
 
@@ -21,12 +21,12 @@ class Question(Study):
             yield from self.ask(client)
 
     def ask(self, client: Client) -> Iterator[Sample]:
-        """Samples as they come. Raises `Failed`."""
+        """Yields samples as they arrive. Raises `Failed`."""
         raise NotImplementedError
 
 
 class RoundTrips(Question):
-    """One message at a time, there and back."""
+    """Round trips, one message at a time."""
 
     title = "round trips"
     compared = ("ours-v1", "raw-rust")
@@ -43,7 +43,7 @@ class RoundTrips(Question):
 
 
 class Throughput(Question):
-    """One direction, as fast as it goes, written a piece at a time."""
+    """The throughput of one direction, by the size of writes."""
 
     title = "throughput"
     compared = ("ours-v1", "hop-rust")
@@ -69,7 +69,7 @@ class Throughput(Question):
 
 
 class Setup(Question):
-    """New connections, one after the other, each with one byte there and back."""
+    """New connections, one after the other, each with a round trip of one byte."""
 
     title = "connections"
     compared = ("ours-v1", "go-theirs")
@@ -96,7 +96,7 @@ class Idle(Question):
 
     def ask(self, client: Client) -> Iterator[Sample]:
         count = 50 if self.quick else 1_000
-        # The first has what all share.
+        # The first connection includes the shared costs.
         client.ask("hold", "echo", count=1)
         memory, descriptors = client.rss_mb(), client.descriptors()
         answer = client.ask("hold", "echo", count=count)
@@ -150,7 +150,7 @@ STUDIES: dict[str, type[Question]] = {
 
 
 def _rate(title: str, answer: dict, connections: int, cost: float) -> list[Measure]:
-    """A rate where every connection lived, and how many did."""
+    """Formats a rate if every connection survived, and otherwise the number that did."""
     survived = Measure("  % survived", answer["survived"] * 100 / connections)
     if survived.value < 100:
         return [survived]

@@ -1,23 +1,23 @@
-"""The targets, beside what was reached."""
+"""The targets, compared with the results."""
 
 from collections.abc import Iterator
 from statistics import median
 
 from .questions import SIZES
 
-# The clients that are to reach it, by whose module they have.
+# The clients that must reach a target, by the project of their module.
 _OURS = ("ours-v1", "ours-component")
 
-# Microseconds beyond TCP, for messages of up to so many bytes.
+# Microseconds in addition to TCP, for messages of at most this many bytes.
 _ROUND_TRIP_US, _ROUND_TRIP_SIZE = 15, 4096
-# Of the native copy, for pieces of at least so many bytes.
+# The share of the native copy's rate, for pieces of at least this many bytes.
 _SHARE, _SHARE_SIZE = 0.9, 512
 _IDLE_MB, _IDLE_THREADS, _IDLE_DESCRIPTORS = 300, 8, 2  # the socket and one more
 _FIRST_BYTE_US = 1_000
 
 
 def lines(records: list[dict]) -> Iterator[str]:
-    """A line for each figure."""
+    """Returns a line for each figure."""
     figures = _Figures(records)
     yield "to be reached:"
     for kind in _OURS:
@@ -41,7 +41,7 @@ def lines(records: list[dict]) -> Iterator[str]:
         for index, (what, limit) in enumerate(
             [("MB", _IDLE_MB), ("threads", _IDLE_THREADS), ("descriptors a connection", _IDLE_DESCRIPTORS)]
         ):
-            # In the order of the study; its second figure is of interest only beside the first.
+            # The order is that of the study. Its second figure only qualifies the first.
             value = figures.measure("idle connections", kind, index + (index > 0))
             if value is not None:
                 yield _line(kind, f"idle connections: {what}", value, limit, value <= limit)
@@ -52,7 +52,7 @@ def _line(kind: str, what: str, value: float, limit: float, reached: bool) -> st
 
 
 class _Figures:
-    """Medians, of pinned samples where there are any."""
+    """Returns medians, of pinned samples if there are any."""
 
     def __init__(self, records: list[dict]) -> None:
         self._records = [record for record in records if "error" not in record]

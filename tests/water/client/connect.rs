@@ -14,7 +14,7 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// One read of the native copy, as large as what a module of ours reads at once.
+/// One read of the native copy, as large as one read of a module of this project.
 const HOP_BUFFER: usize = 64 * 1024;
 /// The capacity of the native copy's queue in each direction, in bytes.
 const HOP_QUEUE: usize = 64 * 1024;
@@ -23,7 +23,7 @@ const HOP_QUEUE: usize = 64 * 1024;
 pub enum Connect {
     /// TCP.
     Raw,
-    /// TCP behind a queue in memory and a task that copies: what a module does, in native code.
+    /// TCP behind a queue in memory and a task that copies: the work of a module in native code.
     Hop,
     /// A module.
     Module(Dialer),

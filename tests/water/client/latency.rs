@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_derive::Serialize;
 
-/// In microseconds, percentiles by nearest rank; zeros of no samples.
+/// A summary in microseconds, with percentiles by nearest rank. All are 0 without samples.
 #[derive(Default, Serialize)]
 pub struct Summary {
     p50_us: f64,

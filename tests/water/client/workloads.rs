@@ -57,7 +57,7 @@ struct Streamed {
     seconds: f64,
     /// Millions of bits a second of all connections.
     mbit_per_second: f64,
-    /// Connections that carried everything, and what became of another one.
+    /// The number of connections that carried everything, and the error of another one.
     survived: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     death: Option<String>,
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// The result of a request, or why there is none.
+    /// The result of a request, or its error.
     pub async fn perform(&mut self, request: &Request) -> Result<Value, String> {
         let limit = Duration::from_millis(request.timeout_ms);
         let work = async {
@@ -146,7 +146,7 @@ async fn stream(connect: &Connect, request: &Request, limit: Duration) -> Result
     let (total, size) = (request.bytes, request.size);
     let mut tasks = JoinSet::new();
     for mut stream in open_all(connect, request).await? {
-        // Shorter than the whole, so that a connection that hangs is told as such.
+        // Shorter than the limit of the request, so that a hanging connection is reported as such.
         tasks.spawn(
             async move { timeout(limit * 9 / 10, send_all(&mut stream, total, size)).await },
         );

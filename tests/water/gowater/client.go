@@ -1,3 +1,5 @@
+// The command `client`, which `make bench-water` measures.
+
 package main
 
 import (
@@ -10,8 +12,8 @@ import (
 	"time"
 )
 
-// A request is a line of JSON on standard input, a reply one on standard
-// output. README.md says what there is.
+// A request is a line of JSON on standard input, and a reply one on standard output. README.md
+// lists them.
 type request struct {
 	Do          string `json:"do"`
 	To          string `json:"to"`

@@ -1,3 +1,5 @@
+// The commands `dial` and `fixed`: a connection through a module for standard input and output.
+
 package main
 
 import (

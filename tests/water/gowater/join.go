@@ -1,3 +1,5 @@
+// Copies between connections and their ends. `dial` and `listen` use it.
+
 package main
 
 import (
@@ -10,8 +12,8 @@ import (
 	"time"
 )
 
-// How long the module gets to read what was written to it last. The runtime's
-// Close drops what the module has not read, and nothing says when it has.
+// The time for the module to read the last data. The runtime's Close drops unread data, and does
+// not report when all is read.
 const settling = 500 * time.Millisecond
 
 // A connection of this runtime cannot close one direction. So an end of input
@@ -39,8 +41,8 @@ func join(conn net.Conn, input io.Reader, output io.WriteCloser, linger time.Dur
 	return errors.Join(err, closeWithin(conn, linger))
 }
 
-// closeWithin closes a connection, which takes for ever if its module does not
-// listen to the control pipe. Whether it had ended before does not matter.
+// closeWithin closes a connection, which never returns if the module does not read the control
+// pipe. A connection that has ended is no error.
 func closeWithin(conn net.Conn, limit time.Duration) error {
 	closed := make(chan struct{})
 	go func() {

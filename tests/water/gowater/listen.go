@@ -1,3 +1,5 @@
+// The commands `listen` and `relay`: servers with a module.
+
 package main
 
 import (
@@ -15,11 +17,11 @@ import (
 func prepareListen(set *flag.FlagSet) func(context.Context, []string) error {
 	var module moduleFlags
 	module.register(set)
-	forward := set.String("forward", "", "HOST:PORT that gets what the module decodes")
+	forward := set.String("forward", "", "HOST:PORT that gets the decoded data")
 	linger := lingerFlag(set)
 	return func(ctx context.Context, arguments []string) error {
 		if *forward == "" {
-			return errors.New("--forward is missing: HOST:PORT that gets what the module decodes")
+			return errors.New("--forward is missing: HOST:PORT that gets the decoded data")
 		}
 		config, err := module.load(arguments[0])
 		if err != nil {
@@ -80,10 +82,9 @@ type sendingHalf struct{ *net.TCPConn }
 
 func (h sendingHalf) Close() error { return h.CloseWrite() }
 
-// announcing is a listener that says on standard error where it listens, and
-// each time that an instance of the module waits for a connection. Instances
-// that are made while another is closed crash this runtime, so its user has to
-// know when one has been made.
+// announcing is a listener that prints its address on standard error, and a line each time that an
+// instance of the module waits for a connection. Making an instance while another is closed crashes
+// this runtime, so the test needs to know when one has been made.
 type announcing struct{ net.Listener }
 
 func announce(address string) (net.Listener, error) {

@@ -18,8 +18,8 @@ import (
 	_ "github.com/refraction-networking/water/transport/v1"
 )
 
-// A command's positional arguments come first; it registers its flags and
-// returns what is to be done once they are parsed.
+// A command's positional arguments come first; it registers its flags and returns the function to
+// run after they are parsed.
 type command struct {
 	arguments []string
 	prepare   func(set *flag.FlagSet) func(ctx context.Context, arguments []string) error
@@ -35,7 +35,7 @@ var commands = map[string]command{
 }
 
 func main() {
-	// Records of the runtime, above all why a module ended.
+	// Log records of the runtime, such as the reason why a module ended.
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	if err := runCommand(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "gowater:", err)
@@ -45,12 +45,12 @@ func main() {
 
 func runCommand(arguments []string) error {
 	if len(arguments) == 0 {
-		return fmt.Errorf("say what to do: %s", strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return fmt.Errorf("name a command: %s", strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	name := arguments[0]
 	chosen, known := commands[name]
 	if !known {
-		return fmt.Errorf("%q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return fmt.Errorf("%q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	usage := strings.Join(append([]string{"gowater", name}, chosen.arguments...), " ")
 	positional, flags := arguments[1:], []string(nil)

@@ -1,3 +1,5 @@
+// Flags and configurations of modules, for all commands.
+
 package main
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/refraction-networking/water"
 )
 
-// moduleFlags are what every use of a module has.
+// moduleFlags are the flags of every command with a module.
 type moduleFlags struct {
 	config string
 }
@@ -19,8 +21,8 @@ func (f *moduleFlags) register(set *flag.FlagSet) {
 	set.StringVar(&f.config, "config", "", "file for the module")
 }
 
-// load reads a module into a configuration of the runtime. What the module
-// prints goes to standard error, since standard output may be the connection.
+// load reads a module into a configuration of the runtime. The module's output goes to standard
+// error, since standard output may be the connection.
 func (f *moduleFlags) load(path string) (*water.Config, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
@@ -40,7 +42,7 @@ func (f *moduleFlags) load(path string) (*water.Config, error) {
 	return config, nil
 }
 
-// reach is where a module that chooses its destination may go.
+// reach is the permitted destination of a module that chooses its destination.
 type reach struct {
 	allowed   []string
 	redirects map[string]string

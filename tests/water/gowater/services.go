@@ -1,3 +1,5 @@
+// The command `services`: an echo and a sink without any transport.
+
 package main
 
 import (
@@ -49,7 +51,7 @@ func serveAll(listener net.Listener, serve func(net.Conn) error) {
 			return
 		}
 		go func() {
-			// A client that goes away is the client's business.
+			// A client may leave at any time.
 			serve(conn)
 			conn.Close()
 		}()

@@ -1,3 +1,5 @@
+// Ways to connect for the command `client`: TCP, a native copy, or a module.
+
 package main
 
 import (
@@ -9,11 +11,11 @@ import (
 	"github.com/refraction-networking/water"
 )
 
-// One read of the native copy, as large as what a module of ours reads at once.
+// One read of the native copy, as large as one read of a module of this project.
 const hopBuffer = 64 * 1024
 
-// chooseDial is what connects: plain TCP, plain TCP with a copy through one
-// more loopback connection as every module of this runtime has it, or a module.
+// chooseDial returns the function that connects: plain TCP, plain TCP with a copy through another
+// loopback connection as in every module of this runtime, or a module.
 func chooseDial(ctx context.Context, kind string, module *moduleFlags) (dialFunc, error) {
 	switch kind {
 	case "raw":

@@ -1,3 +1,5 @@
+// The workloads of the command `client`.
+
 package main
 
 import (
@@ -84,7 +86,7 @@ type streamResult struct {
 	Seconds float64 `json:"seconds"`
 	// Millions of bits a second of all connections.
 	MbitPerSecond float64 `json:"mbit_per_second"`
-	// Connections that carried everything, and what became of the first other one.
+	// The number of connections that carried everything, and the error of the first other one.
 	Survived int    `json:"survived"`
 	Death    string `json:"death,omitempty"`
 }

@@ -1,4 +1,4 @@
-// Package latency measures how long answers take, and sums up how long things took.
+// Package latency measures and summarizes durations.
 package latency
 
 import (

@@ -1,3 +1,5 @@
+// Connections from inside the tunnel.
+
 package tunnel
 
 import (

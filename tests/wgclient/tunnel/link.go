@@ -1,3 +1,5 @@
+// The device between wireguard-go and the TCP/IP stack, with an optional impaired path.
+
 package tunnel
 
 import (
@@ -20,8 +22,8 @@ const (
 	// A batch lets wireguard-go encrypt and send whole trains, as it does on a
 	// real TUN device with offloads.
 	linkBatch = 128
-	// Packets the TCP/IP stack may have on their way to the device; what is
-	// beyond is lost. Eight flows with a window of 2 MiB each, full.
+	// The most packets on their way from the TCP/IP stack to the device, for eight flows with full
+	// windows of 2 MiB. More are lost.
 	linkQueue = 16384
 	// Packets on the simulated path: 100 ms at 1 Gbit/s of full-sized packets.
 	pathQueue = 16384
@@ -135,8 +137,7 @@ func (l *link) capture(packet []byte) {
 	}
 }
 
-// Read implements tun.Device: it waits for one packet and takes what else is
-// there already.
+// Read implements tun.Device: it waits for one packet and takes all that are waiting.
 func (l *link) Read(buffers [][]byte, sizes []int, offset int) (int, error) {
 	if l.delayed != nil {
 		return l.readDelayed(buffers, sizes, offset)

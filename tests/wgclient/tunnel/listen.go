@@ -1,3 +1,5 @@
+// Listeners inside the tunnel.
+
 package tunnel
 
 import (

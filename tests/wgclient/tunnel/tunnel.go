@@ -51,7 +51,7 @@ type Tunnel struct {
 	local  []netip.Addr
 }
 
-// Status is what wireguard-go knows of the peer.
+// Status is wireguard-go's state of the peer.
 type Status struct {
 	Endpoint      string `json:"endpoint"`
 	ListenPort    int    `json:"listen_port"`
@@ -100,16 +100,15 @@ func Open(config Config) (*Tunnel, error) {
 	return t, nil
 }
 
-// Close ends the tunnel. The server is told nothing, as WireGuard has no
-// goodbye.
+// Close ends the tunnel without a message to the server, since WireGuard has none.
 func (t *Tunnel) Close() {
 	t.device.Close()
 	t.stack.Close()
 }
 
-// Handshake does one now and says how long it took. A handshake less than
-// 17 ms after another one of the same key looks like a replay to the server,
-// since wireguard-go coarsens its timestamps.
+// Handshake performs a handshake now and returns its duration. A handshake less than 17 ms after
+// another one of the same key looks like a replay to the server, since wireguard-go coarsens its
+// timestamps.
 func (t *Tunnel) Handshake(timeout time.Duration) (time.Duration, error) {
 	before, err := t.Status()
 	if err != nil {
@@ -143,8 +142,8 @@ func (t *Tunnel) SetServer(server netip.AddrPort) error {
 	return t.device.IpcSet(fmt.Sprintf("public_key=%s\nupdate_only=true\nendpoint=%s\n", hex.EncodeToString(t.peer[:]), server))
 }
 
-// Inject sends one IP packet through the tunnel as it is, bypassing the stack:
-// sources that are not ours, protocols that it does not have.
+// Inject sends one IP packet through the tunnel unchanged, bypassing the stack: for other sources,
+// and for protocols that the stack lacks.
 func (t *Tunnel) Inject(packet []byte) error {
 	if len(packet) == 0 || len(packet) > t.link.mtu {
 		return fmt.Errorf("an injected packet has 1 to %d bytes, not %d", t.link.mtu, len(packet))

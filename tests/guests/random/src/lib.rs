@@ -83,7 +83,8 @@ impl Random {
         }
     }
 
-    /// Returns a number of rounds: `many` for a seed, and at most 16 for bytes, which are to be quick.
+    /// Returns a number of rounds: `many` for a seed, and at most 16 for bytes, which must be
+    /// quick.
     pub fn rounds(&self, many: u32) -> u32 {
         match self.0 {
             Source::Seed { .. } => many,

@@ -1,9 +1,8 @@
 //! The imports of a WATER module of v1. Pointers and handles are plain numbers here, since they may
 //! be invalid.
 //!
-//! The host checks its reads and writes against the memory, so the worst that a call can do is to
-//! write to a place of the memory: [`Guest`](crate::guest::Guest) has one for that, which nothing
-//! else uses.
+//! The host checks its reads and writes against the memory, so a call can at worst write to a place
+//! of the memory: [`Guest`](crate::guest::Guest) has one for that, which nothing else uses.
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
