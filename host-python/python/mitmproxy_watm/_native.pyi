@@ -1,3 +1,8 @@
+"""The types of the compiled module `_native`, whose source is host-python/src.
+
+`tests/test_types.py` compares both.
+"""
+
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, final
