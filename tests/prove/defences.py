@@ -207,7 +207,7 @@ def command_of(test: str, built: Programs) -> tuple[list[str], pathlib.Path]:
     package, within = file.split("/tests/")
     parts = pathlib.Path(within).with_suffix("").parts
     # A folder of tests is one program, and a file is one too.
-    program, modules = (parts[0], parts[1:]) if len(parts) > 1 else (parts[0], ())
+    program, *modules = [part for part in parts if part != "mod"]
     return [built[package, program], "--exact", "::".join([*modules, name])], TREE / package
 
 

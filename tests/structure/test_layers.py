@@ -1,9 +1,10 @@
-"""The direction of imports within a crate of the host: no cycle spans its top-level modules.
+"""Checks the direction of imports within a crate of the host: no cycle spans its top-level modules.
 
 Between crates cargo forbids cycles, and `test_dependencies` names the permitted directions.
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CRATES = sorted(path.parent for path in (ROOT / "runtime").glob("**/Cargo.toml"))
 
-# The types of WIT name the host's types of their resources.
+# The generated types of WIT name the host's types of their resources.
 GENERATED = {"bindings"}
 
 _NAME = r"(\{(?:[^{}]|\{[^}]*\})*\}|[a-z_0-9]+)"
 
 
 def imports(sources: Path) -> dict[str, set[str]]:
-    """The top-level modules that each top-level module of a crate imports."""
+    """Returns the top-level modules that each top-level module of a crate imports."""
     tops = {path.stem for path in sources.iterdir()} - {"lib", "main"} - GENERATED
     found: dict[str, set[str]] = {top: set() for top in tops}
     for path in sources.rglob("*.rs"):
@@ -35,7 +36,7 @@ def imports(sources: Path) -> dict[str, set[str]]:
 
 
 def knots(graph: dict[str, set[str]]) -> list[set[str]]:
-    """The sets of modules that reach each other."""
+    """Returns the sets of modules that reach each other."""
 
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
@@ -66,3 +67,25 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
     (tmp_path / "middle.rs").write_text("use super::low;\n")
     (tmp_path / "other.rs").write_text("use crate::low;\n#[cfg(test)]\nmod tests {\n    use crate::high;\n}\n")
     assert knots(imports(tmp_path)) == [{"high", "low", "middle"}]
+
+
+# The network stack is being rewritten; its folder follows with the rewrite.
+OTHER_STYLE = {"watm/netstack/src/tcp/flow.rs"}
+
+
+def beside_folders(names: list[str]) -> list[str]:
+    """Returns the Rust files beside a folder of the same name, in which modules are otherwise `mod.rs`."""
+    folders = {str(parent) for name in names for parent in Path(name).parents}
+    return [name for name in names if name.endswith(".rs") and name.removesuffix(".rs") in folders]
+
+
+def test_a_module_with_parts_is_a_folder_with_mod_rs() -> None:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    names = [name for name in names if (ROOT / name).exists()]
+    assert set(beside_folders(names)) == OTHER_STYLE & set(names)
+
+
+def test_a_file_beside_its_folder_is_found() -> None:
+    names = ["a/src/lib.rs", "a/src/flow.rs", "a/src/flow/send.rs", "a/src/tcp/mod.rs", "a/src/tcp/open.rs"]
+    assert beside_folders(names) == ["a/src/flow.rs"]

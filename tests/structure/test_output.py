@@ -1,4 +1,4 @@
-"""Where the program may write to standard output and standard error."""
+"""Checks which files write to standard output and standard error."""
 
 import re
 
@@ -6,23 +6,23 @@ from watm_test_support.repository import ROOT
 
 SOURCES = ("runtime", "host-python")
 
-# What each file writes there. The log is in one place, so that `--log-format` holds for every line.
-STANDARD_ERROR = {"runtime/cli/src/logging.rs"}
+# The log is in one place, so that `--log-format` applies to every line.
+STANDARD_ERROR = {"runtime/cli/src/logging/mod.rs"}
 STANDARD_OUTPUT = {
     "runtime/cli/src/output.rs",
-    # A connection's bytes.
+    # The bytes of a connection.
     "runtime/cli/src/stdio.rs",
-    # Lines for Tor, which reads each at once.
+    # Lines for Tor, which must be flushed one by one.
     "runtime/cli/src/commands/pluggable/tor/mod.rs",
 }
 
 
 def users(pattern: str) -> set[str]:
-    """The files of the host with this in their code, tests aside."""
+    """Returns the files of the host with this in their code, without tests."""
     found = set()
     for source in SOURCES:
         for path in (ROOT / source).glob("**/src/**/*.rs"):
-            # The tests of a file are a module at its end. What else is for tests alone may be anywhere.
+            # The tests of a file are a module at its end. Other code for tests may be anywhere.
             code, *_ = path.read_text().partition("\n#[cfg(test)]\nmod ")
             lines = (line for line in code.splitlines() if not line.lstrip().startswith("//"))
             if any(re.search(pattern, line) for line in lines):
@@ -36,5 +36,5 @@ def test_the_log_alone_writes_to_standard_error():
 
 def test_results_alone_are_on_standard_output():
     assert users(r"\bio::stdout\b|\bstdout\(\)") == STANDARD_OUTPUT
-    # The program's own macros, which keep what goes wrong.
+    # The program's own macros, which keep errors.
     assert {path.split("/src/")[0] for path in users(r"\bprint(ln)?!")} == {"runtime/cli"}

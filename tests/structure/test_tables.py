@@ -1,4 +1,4 @@
-"""The pages of crates that list what is tested name tests that there are."""
+"""Checks that the tables of tests on crates' pages name existing tests."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from watm_test_support.repository import ROOT
 
-# For each page its rows, and in which folder of Rust a test is whose path begins so; the
-# folders of other tests are those in `tests`, in Python.
+# For each page the pattern of its rows, and the folder of Rust tests for the beginning of a path.
+# Other folders are those in `tests`, in Python.
 PAGES = [
     ("watm/proxy-protocol/src/lib.rs", [f"P{number}" for number in range(1, 16)], {"": "watm/proxy-protocol/tests"}),
     (
@@ -21,12 +21,14 @@ ROW = re.compile(r"^//! \| (P?\d+) \|.*\| (`[^|]*`) \|$", re.MULTILINE)
 
 
 def place(test: str, folders: dict[str, str]) -> tuple[Path, re.Pattern[str]]:
-    """The file that a test of a page is in, and how it begins there."""
+    """Returns the file of a test of a page, and the beginning of the test there."""
     *modules, name = test.split("::")
     if len(modules) == 2 and modules[0] not in folders:
         return ROOT.joinpath("tests", *modules).with_suffix(".py"), re.compile(rf"^(async )?def {name}\(", re.MULTILINE)
     folder = folders[modules.pop(0) if modules[0] in folders else ""]
-    return ROOT.joinpath(folder, *modules).with_suffix(".rs"), re.compile(rf"^#\[test\]\nfn {name}\(\) \{{", re.MULTILINE)
+    path = ROOT.joinpath(folder, *modules)
+    path = path / "mod.rs" if path.is_dir() else path.with_suffix(".rs")
+    return path, re.compile(rf"^#\[test\]\nfn {name}\(\) \{{", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page, numbers, folders", PAGES, ids=[page for page, *_ in PAGES])
