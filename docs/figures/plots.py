@@ -1,10 +1,11 @@
 """Plots and tables of the published benchmarks: `make plots`.
 
-`benchmarks.json` has what the benchmarks said, as published, with the machine and the commit. The plots, and the tables
-of docs/src/benchmarks.md, come from there, rows that WATM loses included.
+`benchmarks.json` has the published results, with the machine and the commit.
 
-With `--bench build/bench.json`, the medians of that run of `make bench` take the place of the published ones, in plots
-that go to `--output`. `--publish` puts them into `benchmarks.json`, the plots and the page instead.
+The plots, and the tables of docs/src/benchmarks.md, come from there, including rows that WATM
+loses. With `--bench build/bench.json`, the medians of that run of `make bench` replace the
+published ones, in plots that go to `--output`. `--publish` puts them into `benchmarks.json`, the
+plots and the page instead.
 """
 
 import argparse

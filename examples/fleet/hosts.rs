@@ -75,7 +75,7 @@ impl Fleet {
         format!("{} hosts: {}", self.hosts.len(), channels.join(", "))
     }
 
-    /// Each host looks at its tag and, if it has a new module, loads it. What came of it is said.
+    /// Each host looks at its tag and, if it has a new module, loads it. Prints the outcomes.
     pub async fn look(&mut self, what: &str, who: Who) -> Outcome {
         let percent = match who {
             Who::All => 100,
@@ -144,7 +144,7 @@ impl Fleet {
         self.look(what, Who::All).await
     }
 
-    /// Every host hears of a freshness note, by whatever channel.
+    /// Every host reads a freshness note, from any channel.
     pub fn announce(&self, note: &Note) -> Outcome {
         for host in &self.hosts {
             let state = host.terms.state.load()?;
@@ -215,7 +215,7 @@ impl Host {
     }
 }
 
-/// Which release a file is.
+/// Returns the release of a file.
 fn release(file: &[u8]) -> Outcome<String> {
     let release = Sealed::parse(file)?.manifest().release;
     Ok(match release.sequence {

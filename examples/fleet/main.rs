@@ -1,6 +1,6 @@
-//! A fleet of hosts that take one module from one registry: staged roll-out, roll-back, and what
-//! stolen keys can and cannot do. `README.md` tells the story; this program plays it, with real
-//! updates from a real registry, and counts what came of them.
+//! A fleet of hosts that take one module from one registry: staged rollout, rollback, and the power
+//! of stolen keys. `README.md` describes the steps. This program runs them with real updates from a
+//! real registry, and counts the outcomes.
 //!
 //!     fleet REGISTRY [HOSTS]
 //!

@@ -14,9 +14,9 @@ use crate::Outcome;
 /// The keys that a release is signed with.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Keys {
-    /// Two of the release keys of now.
+    /// Two of the current release keys.
     Two,
-    /// One of those that were stolen.
+    /// One of the stolen keys.
     OneStolen,
     /// Both of the stolen keys: as many as it takes.
     TwoStolen,
@@ -35,7 +35,7 @@ pub struct Publisher {
     repository: String,
     network: NetworkOptions,
     root_keys: Vec<PrivateKey>,
-    /// Those of now are the last; of the first, two are stolen.
+    /// The last are the current ones. Two of the first are stolen.
     release_keys: Vec<Vec<PrivateKey>>,
     note_key: PrivateKey,
     /// All versions of the root.
@@ -93,7 +93,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Move tags to what was published before, for one channel.
+    /// Move the tags to the previous release, for one channel.
     pub async fn replay(&self, release: &str, channel: &str, tags: &[&str]) -> Outcome {
         let file = self.find(release, channel)?;
         for tag in tags {
@@ -102,7 +102,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Move each tag to what was published before for its own channel.
+    /// Move each tag to the previous release of its own channel.
     pub async fn replay_own(&self, release: &str, channels: &[&str]) -> Outcome {
         for channel in channels {
             self.replay(release, channel, &[channel]).await?;
@@ -132,7 +132,7 @@ impl Publisher {
         Ok(note.sign(&self.note_key)?)
     }
 
-    /// New release keys in the place of those that were stolen, and a new epoch.
+    /// New release keys in place of the stolen ones, and a new epoch.
     pub fn rotate(&mut self) -> Outcome {
         let revoked = self.stolen().iter().map(PrivateKey::public).collect();
         self.release_keys.push(three_keys()?);
@@ -225,7 +225,7 @@ impl Publisher {
         let notes = public(std::slice::from_ref(&self.note_key));
         let releases = public(self.current());
         let (nothing, all) = (Capabilities::default(), Capabilities::unlimited());
-        // What a release may ask for at most: no threshold of keys gets more.
+        // The most that a release may ask for, with any number of signatures.
         let ceiling = Capabilities {
             connect: ["tcp://*:443".parse::<ConnectPattern>()?].into(),
             ..all

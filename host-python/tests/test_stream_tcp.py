@@ -208,7 +208,7 @@ async def test_drain_waits_until_the_other_end_reads():
                 written += len(block)
                 async with asyncio.timeout(0.5):
                     await stream.drain()
-        assert written < 32 * MIB  # what the far window, the buffers and the mark hold
+        assert written < 32 * MIB  # the capacity of the far window, the buffers and the mark
         waiting = [asyncio.create_task(stream.drain()) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert not any(task.done() for task in waiting)

@@ -183,7 +183,7 @@ async def test_nobody_can_send_the_page_more_than_a_module(tmp_path):
             answer = await visitor.begin(path, {"Transfer-Encoding": "chunked"}, chunk * 64 + b"1\r\nx\r\n0\r\n\r\n")
         assert answer == "" or answer.startswith("HTTP/1.1 400 ")
         if HAS_LOGIN:
-            # Who is not logged in, is refused before the body is sent.
+            # A request without a login is refused before the body is sent.
             stranger = Visitor(visitor.url)
             answer = await stranger.begin(path, {"Content-Length": "1000000", "Cookie": "_mitmproxy_xsrf=x; _xsrf=x", "X-XSRFToken": "x"})
             assert answer.startswith("HTTP/1.1 403 ")

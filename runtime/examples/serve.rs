@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{} imports {:?}", module.name(), module.info().imports);
 
-    // 2. Start: the socket is ours to give.
+    // 2. Start: the program grants the socket.
     let server = Server::builder(&module)
         .config(std::fs::read(&config)?)
         .udp("listen", address)

@@ -12,7 +12,7 @@ fn main() {
     let root = match given {
         None => Vec::new(),
         Some(path) => {
-            // As it is written by who builds, in the root of the repository.
+            // Relative paths start from the root of the repository.
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
             let path = folder.join(PathBuf::from(path));
             println!("cargo::rerun-if-changed={}", path.display());

@@ -124,7 +124,7 @@
 //! | `host.receive_calls`, `host.send_calls` | system calls for them |
 //! | `host.connections_accepted` | connections on granted listeners |
 //! | `host.connections_open` | those of them that a component has now |
-//! | `host.accept_shortages` | failures to accept, for want of descriptors or memory |
+//! | `host.accept_shortages` | failures to accept, for lack of descriptors or memory |
 //! | `host.flows` | flows open now |
 //! | `host.flows_opened` | flows offered to the application |
 //! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |

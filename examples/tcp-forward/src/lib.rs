@@ -34,7 +34,7 @@ impl Copy {
             }
             let written = match to.write(&self.pending) {
                 Ok(count) => count as usize,
-                // `to` reads no more, but what it has written still counts.
+                // `to` has stopped reading, but its written data still counts.
                 Err(ErrorCode::ConnectionAborted) => {
                     self.finished = true;
                     self.pending.clear();
@@ -196,7 +196,7 @@ impl Guest for Module {
     }
 
     fn snapshot(_: u64) -> Vec<u8> {
-        Vec::new() // Connections have nothing to do with each other.
+        Vec::new() // Connections are independent of each other.
     }
 
     fn serving(generation: u32, _: u64) {
@@ -207,7 +207,7 @@ impl Guest for Module {
         });
     }
 
-    fn network_changed(_: u64) {} // Those that are broken by it end by themselves.
+    fn network_changed(_: u64) {} // Broken connections end by themselves.
 
     fn dial_datagrams(_: Option<Destination>, _: DatagramFlow, _: u64) -> Result<u64, ErrorCode> {
         Err(ErrorCode::NotSupported)
@@ -216,7 +216,7 @@ impl Guest for Module {
     fn dial(to: Option<Destination>, inner: ByteStream, _: u64) -> Result<u64, ErrorCode> {
         FORWARD.with_borrow_mut(|forward| match (forward, to) {
             (Some(forward), Some(to)) => forward.dial(&to, inner),
-            _ => Err(ErrorCode::InvalidArgument), // There is no configuration to say where to.
+            _ => Err(ErrorCode::InvalidArgument), // There is no configuration that names the upstream.
         })
     }
 

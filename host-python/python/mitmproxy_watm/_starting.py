@@ -12,7 +12,7 @@ NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT
 
 
 class Closable(Protocol):
-    """An object that must be closed if nobody wants it any more."""
+    """An object that must be closed if its caller was cancelled."""
 
     def close(self) -> None: ...
 

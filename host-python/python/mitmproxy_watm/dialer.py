@@ -165,7 +165,7 @@ class Dialer:
 
     @property
     def is_closed(self) -> bool:
-        """True once it dials no more."""
+        """True once it has stopped dialling."""
         return self._native.closed
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-//! Options that a module cannot honour because of its shape. `listen` and `serving` check them
-//! before they start.
+//! Options that a module cannot honour because of its shape. `listen` and `serve` check them before
+//! they start.
 
 use std::path::Path;
 

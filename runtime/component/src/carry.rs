@@ -76,7 +76,7 @@ async fn inward(mut reader: impl AsyncRead + Unpin, flow: &StreamFlow) -> io::Re
                 error => error,
             },
         };
-        // An error means that the module reads no more, and decides itself what happens to the
+        // An error means that the module has stopped reading. It decides itself what happens to the
         // rest.
         if count == 0 || taken.is_err() {
             return Ok(());

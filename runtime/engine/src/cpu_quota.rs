@@ -19,8 +19,8 @@ struct Bucket {
     filled: Instant,
 }
 
-/// The most CPU time after a rest: as much as a batch of handshakes takes, and too little for
-/// anybody else to notice.
+/// The most CPU time after a rest: as much as a batch of handshakes takes, and too little for other
+/// modules to notice.
 const BURST: Duration = Duration::from_millis(100);
 
 /// The longest rest after one call: clients that wait for the module have given up by then.

@@ -10,7 +10,7 @@ use crate::Error;
 /// The interval of ticks, which is the precision of CPU deadlines.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Starts the thread that advances the epoch of an engine, while anybody needs it.
+/// Starts the thread that advances the epoch of an engine, for as long as a result lives.
 pub struct Ticker {
     engine: wasmtime::Engine,
     running: Mutex<Weak<Thread>>,

@@ -1,5 +1,5 @@
-//! Log records of destinations that the operator's own configuration refuses. `roles::access`,
-//! `component::sockets` and the command write them.
+//! Log records of destinations that the operator's own configuration refuses. The policy's
+//! `access`, `component::sockets` and the command write them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

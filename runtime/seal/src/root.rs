@@ -17,7 +17,7 @@ const MAGIC: &[u8] = b"watm/root-file/v1\0";
 /// Limits on delegations: large organizations have a handful of teams.
 const MAX_DELEGATIONS: usize = 16;
 const MAX_NAMES: usize = 16;
-/// The most revoked keys: room for everybody who ever left.
+/// The most revoked keys.
 const MAX_REVOKED: usize = 64;
 
 /// One version of the trusted keys and their permissions. It replaces all earlier versions.

@@ -145,7 +145,7 @@ pub fn seal(
 /// on different machines can sign one file in turn.
 ///
 /// Fails if the body differs from the manifest's description or a signature in the file is bad:
-/// nobody should sign such a file.
+/// such a file must not be signed.
 pub fn add_signature(file: &[u8], key: &PrivateKey) -> Result<Vec<u8>, Refused> {
     let sealed = Sealed::parse(file)?;
     sealed.check_body()?;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The users who may use a proxy. Without any, everybody who reaches it may.
+/// The users of a proxy. Without any, all clients may use it.
 #[derive(Clone, Default)]
 pub struct Users(Vec<(String, String)>);
 
 impl Users {
-    /// Admits everybody.
+    /// Admits all clients.
     pub fn everybody() -> Users {
         Users::default()
     }

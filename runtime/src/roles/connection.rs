@@ -18,8 +18,8 @@ use watm_engine::job::Opened;
 /// A stream through a module.
 ///
 /// Reads and writes behave as those of a TCP stream. Shutting down the writing half tells the
-/// module that no more will come; what it still sends can be read. If the module failed, reads end
-/// with an error that names the cause. It has no deadlines: use tokio's timeouts.
+/// module that no more data follows. Its remaining data can still be read. If the module failed,
+/// reads end with an error that names the cause. It has no deadlines: use tokio's timeouts.
 ///
 /// Dropping it closes it: a task of the runtime that it was made in passes on what was written,
 /// within [`Limits::close_grace`](crate::Limits::close_grace).

@@ -33,7 +33,7 @@ pub struct Listener {
     /// The task that accepts in a component's place; it ends with the listener, or before.
     task: Mutex<Option<incoming::Task>>,
     name: Arc<str>,
-    /// True once the application wants no more connections.
+    /// True once the application has stopped accepting.
     stopped: watch::Sender<bool>,
 }
 

@@ -24,7 +24,7 @@ pub enum ErrorCode {
     ConnectionRefused,
     /// The other end aborted.
     ConnectionReset,
-    /// This end aborted, or the other end reads no more.
+    /// This end aborted, or the other end has stopped reading.
     ConnectionAborted,
     /// A datagram is larger than the path carries.
     DatagramTooLarge,

@@ -83,7 +83,7 @@ impl From<&io::Error> for Errno {
 impl From<ErrorCode> for Errno {
     fn from(code: ErrorCode) -> Errno {
         match code {
-            // The application reads no more, or this end writes no more.
+            // The application has stopped reading, or this end has stopped writing.
             ErrorCode::ConnectionAborted | ErrorCode::InvalidState => Errno::PIPE,
             other => Errno::from(&io::Error::from(other)),
         }

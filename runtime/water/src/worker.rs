@@ -14,7 +14,7 @@ use super::errno::Errno;
 use super::instance::{Instance, Stop, with_last_words};
 use crate::ErrorCode;
 
-/// The future that returns when the application wants no more.
+/// The future that returns when the application has stopped accepting.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection that is ready, with all that serving it takes.

@@ -1,5 +1,5 @@
-//! Turns a transport built for wasm32-wasip1 into a component that imports no more of WASI than a
-//! host grants: wall clock and randomness. `main` and the tests call it.
+//! Turns a transport built for wasm32-wasip1 into a component whose imports of WASI are those that
+//! a host grants: wall clock and randomness. `main` and the tests call it.
 //!
 //! The usual adapter between the two generations of WASI adds files, environment and sockets;
 //! [`adapter`] does not.

@@ -403,7 +403,7 @@ pub trait Host {
     }
 
     /// Offer a stream flow to the application, which reads the bytes written here. Fails with
-    /// [`ErrorCode::LimitReached`] if it takes no more flows for now, and with
+    /// [`ErrorCode::LimitReached`] if it accepts no further flows for now, and with
     /// [`ErrorCode::AccessDenied`] if it refuses this one.
     fn open_stream(
         &mut self,

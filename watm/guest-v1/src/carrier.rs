@@ -42,7 +42,7 @@ pub trait Session {
     /// The two streams: the network's, then the application's.
     fn streams(&self) -> (&Descriptor, &Descriptor);
 
-    /// Handles a cancellation by the host: the application reads and writes no more.
+    /// Handles a cancellation by the host: the application has stopped reading and writing.
     fn cancel(&mut self) {}
 
     /// The remaining work, after that, for data that the application has written.

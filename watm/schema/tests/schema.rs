@@ -59,7 +59,7 @@ fn a_page_gets_its_tables() {
         written,
         format!("# x\n\n<!-- fields: x -->\n\n{table}\n<!-- end -->\n\nmore\n")
     );
-    // What is written once stays.
+    // A second run leaves the page unchanged.
     assert_eq!(with_tables(&written, &[("x", &TABLE)]).unwrap(), written);
 }
 

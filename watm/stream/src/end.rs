@@ -20,7 +20,7 @@ pub trait End {
     fn read(&mut self, into: &mut Vec<u8>, max: usize) -> Result<Read, ErrorCode>;
 
     /// Write. Returns the number of bytes accepted. Fails with [`ErrorCode::ConnectionAborted`] if
-    /// the other side reads no more; it may still have written something.
+    /// the other side has stopped reading. It may still have written data.
     fn write(&mut self, data: &[u8]) -> Result<usize, ErrorCode>;
 
     /// Close the write direction.

@@ -154,7 +154,7 @@ impl<C: Codec> Relay<C> {
         Ok(Progress::Again)
     }
 
-    /// Move what can be moved. After an error the relay is of no more use; reset both streams.
+    /// Move what can be moved. After an error the relay is unusable; reset both streams.
     pub fn run(
         &mut self,
         mut ready: Ready,
@@ -340,7 +340,7 @@ impl Lane {
                     self.wait = Wait::Target;
                     return Ok(());
                 }
-                // The target reads no more, but its own writes still count.
+                // The target has stopped reading, but its own writes still count.
                 Err(ErrorCode::ConnectionAborted) => {
                     self.from.clear();
                     self.to.clear();

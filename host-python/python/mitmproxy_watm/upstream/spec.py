@@ -12,7 +12,7 @@ from mitmproxy_watm.applications import names
 from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_updates, take_watch
 
 DIRECT = "direct"
-"""The name that stands for no upstream: it bypasses all of them."""
+"""The name of the route that bypasses all upstreams."""
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=(?P<data>.*)", re.DOTALL)
 

@@ -1,5 +1,5 @@
 //! `watm listen`: accepts connections through a module, for standard input and output or an
-//! upstream. Datagrams and several addresses are left to `serving`.
+//! upstream. `serve` handles datagrams and several addresses.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! A datagram socket of a module, whoever carries its datagrams. The driver keeps it, and
-//! `component::sockets` gives it to the module.
+//! A datagram socket of a module: a system socket, or a connector in its place. The driver keeps
+//! it, and `component::sockets` gives it to the module.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, MutexGuard};
@@ -41,7 +41,7 @@ impl DatagramPort {
         }
     }
 
-    /// Returns the remote addresses that its datagrams may go to whatever the patterns say.
+    /// Returns the remote addresses that its datagrams may go to in addition to the patterns.
     pub fn known(&self) -> MutexGuard<'_, Known> {
         self.remotes.lock()
     }

@@ -1,5 +1,5 @@
-//! Sockets as a module sees them, whoever carries their datagrams. The driver makes them, and
-//! `component` grants them to the module.
+//! Sockets as a module sees them: system sockets, or connectors in their place. The driver makes
+//! them, and `component` grants them to the module.
 
 mod datagrams;
 mod remotes;

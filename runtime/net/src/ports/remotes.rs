@@ -1,5 +1,5 @@
-//! The remote addresses that a datagram socket may send to, whatever the patterns say. `datagrams`
-//! keeps them, and `component::sockets` asks.
+//! The remote addresses that a datagram socket may send to, in addition to the patterns.
+//! `datagrams` keeps them, and `component::sockets` asks.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -45,9 +45,9 @@ const ADDRESS_BYTES: usize = 64;
 /// An address and a port. IPv4-mapped addresses are stored as IPv4.
 type Key = (IpAddr, u16);
 
-/// The addresses that a socket may send to whatever the patterns say: those that it has heard from,
-/// and those that the application has dialled. They outlive the instances of the module, as the socket
-/// does.
+/// The addresses that a socket may send to in addition to the patterns: those that it has heard
+/// from, and those that the application has dialled. They outlive the instances of the module, as
+/// the socket does.
 ///
 /// A sender with many addresses displaces strangers, not partners: an address becomes a partner when
 /// it is heard from after it was answered, and stays one while it is heard from.

@@ -67,7 +67,7 @@ impl Drop for Admitted {
 
 /// The connection may still be closed.
 const PENDING: u8 = 0;
-/// The connection is the module's for good.
+/// The connection stays with the module.
 const SETTLED: u8 = 1;
 const CLOSING: u8 = 2;
 
@@ -100,7 +100,7 @@ impl Accepted {
         }
     }
 
-    /// Leaves the connection to the module for good.
+    /// Leaves the connection to the module permanently.
     pub fn settle(&self) {
         if self.change(SETTLED) {
             self.lock().take();

@@ -1,5 +1,5 @@
-//! Binding the sockets that the user gives to a module. Called by `server::builder` and
-//! `roles::incoming`.
+//! Binding the sockets that the user gives to a module. Called by `server::builder` and `incoming`
+//! of the runtime.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

@@ -24,7 +24,7 @@ use crate::quota::Permit;
 const MAX_ACCEPT_ERRORS: usize = 16;
 
 /// The pause after the system was short of descriptors or memory: long enough for connections to
-/// end, and short enough that nobody notices.
+/// end, and short enough to go unnoticed.
 const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// A listening TCP socket. It outlives the instances of the module that use it.
@@ -81,7 +81,7 @@ impl TcpPort {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Accepts no connection for a moment, for want of descriptors; then `cx` is woken.
+    /// Pauses accepting for lack of descriptors. `cx` is woken after the pause.
     pub fn pause(&self, cx: &mut Context<'_>) {
         let mut state = self.state.lock().expect("no panic under this lock");
         if state.pause.is_none() {

@@ -1,4 +1,4 @@
-//! The destinations that a module asked for. `roles::access` notes them.
+//! The destinations that a module asked for. The policy's `access` notes them.
 
 use std::sync::{Mutex, PoisonError};
 

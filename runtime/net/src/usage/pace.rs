@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The shortest time that CPU use is averaged over.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// The CPU use of late, from two samples.
+/// The recent CPU use, from two samples.
 pub(super) struct Pace(Mutex<[Look; 2]>);
 
 /// A sample: its time, and the nanoseconds of CPU time until then.

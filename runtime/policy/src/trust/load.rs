@@ -19,7 +19,7 @@ pub struct LoadOptions {
     pub channel: Option<Name>,
     /// The groups that this host belongs to.
     pub audiences: BTreeSet<Name>,
-    /// The schema of the configuration at hand.
+    /// The schema of the host's configuration.
     pub config_schema: Option<u32>,
     /// Allows only files with one of these SHA-256. Empty: any.
     pub pins: BTreeSet<Digest>,

@@ -404,7 +404,7 @@ fn connections_are_bounded_by_the_descriptors_of_all_instances() {
         assert_eq!(told, [1, 1]);
         let (_second, told) = dial().await;
         assert_eq!(told, [0, 0]);
-        // What one gives back the next one has.
+        // The next connection gets the returned permit.
         first.close().await;
         let (_third, told) = dial().await;
         assert_eq!(told, [1, 1]);

@@ -21,7 +21,7 @@ struct State {
     wants_write: bool,
     /// True after the end of the stream, or an error that has ended both directions.
     over: bool,
-    /// True if the other end reads and writes no more; its written data is still there.
+    /// True if the other end has stopped reading and writing. Its written data is still there.
     abandoned: bool,
     read_closed: bool,
     write_closed: bool,

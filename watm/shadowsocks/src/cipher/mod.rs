@@ -43,7 +43,7 @@ pub trait Aead {
     fn seal(&self, nonce: &[u8], text: &mut [u8]) -> [u8; TAG];
 
     /// Decrypt a text followed by its tag in place. Returns false if it is not authentic; it is
-    /// then of no more use.
+    /// then unusable.
     fn open(&self, nonce: &[u8], sealed: &mut [u8]) -> bool;
 }
 

@@ -13,8 +13,8 @@
 //! - Every other datagram names a session by its **index**. The upper eight bits are the generation
 //!   that made it, modulo 256; the next sixteen are its peer there; boringtun counts with the lower
 //!   eight. The index thus tells at once which generation a packet of an older session goes to
-//!   ([`Message::Outer`]). Responses and cookies are not forwarded: a generation that serves no
-//!   more does not complete the handshakes that it began.
+//!   ([`Message::Outer`]). Responses and cookies are not forwarded: a generation that no longer
+//!   serves does not complete the handshakes that it began.
 //! - A decrypted **inner packet** belongs to the stack that has its flow, by peer and 4-tuple. The
 //!   serving generation knows the flows of the older ones from the snapshot and forwards their
 //!   packets ([`Errand::Inner`]). A draining generation that has decrypted a packet for no flow of

@@ -1,5 +1,5 @@
 //! Tor's extended port for transports, which accepts the address of each connection's client:
-//! <https://spec.torproject.org/ext-orport-spec.html>. Upstreams of `serving` use it.
+//! <https://spec.torproject.org/ext-orport-spec.html>. `upstream` uses it.
 
 use std::io;
 use std::net::SocketAddr;

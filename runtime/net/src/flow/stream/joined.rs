@@ -49,7 +49,7 @@ impl StreamFlow {
         let result = poll_fn(|cx| self.shared.poll_joined(cx)).await;
         if result == Err(JoinError::Flow) {
             let passed_on = poll_fn(|cx| self.shared.poll_passed_on(cx));
-            // The bytes are here already, and nobody waits for more.
+            // The bytes are here already, and no task waits for more.
             let _ = timeout(PASSING_ON, passed_on).await;
         }
         joint.whole = result.is_ok();
@@ -172,7 +172,7 @@ impl State {
                 false => Poll::Pending,
             };
         }
-        // The module reads no more, so the end is detected here.
+        // The module has stopped reading, so the end is detected here.
         if let Some(joined) = &mut self.joined
             && !self.app_finished
         {
@@ -184,7 +184,7 @@ impl State {
                     self.fail_upstream();
                     return Poll::Ready(Err(JoinError::Upstream));
                 }
-                // The upstream has more data, but the module reads no more.
+                // The upstream has more data, but the module has stopped reading.
                 Poll::Ready(Ok(())) if !byte.filled().is_empty() => {
                     return Poll::Ready(Err(JoinError::Flow));
                 }

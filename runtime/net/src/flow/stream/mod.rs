@@ -69,9 +69,9 @@ struct State {
     inbound: Chunks,
     /// From the application to the module.
     outbound: Chunks,
-    /// True if the module writes no more.
+    /// True if the module has stopped writing.
     guest_finished: bool,
-    /// True if the module reads no more.
+    /// True if the module has stopped reading.
     guest_read_closed: bool,
     /// True if the module has dropped its end.
     guest_gone: bool,
@@ -83,9 +83,9 @@ struct State {
     /// The errors of the application's reads and writes.
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
-    /// True if the application writes no more.
+    /// True if the application has stopped writing.
     app_finished: bool,
-    /// True if the application reads no more.
+    /// True if the application has stopped reading.
     app_read_closed: bool,
     /// The error of the module's calls, after the application aborted.
     abort: Option<ErrorCode>,
@@ -176,7 +176,7 @@ impl StreamFlow {
     /// write waits for [`poll_drained`](StreamFlow::poll_drained) first.
     ///
     /// Fails with [`ErrorCode::InvalidState`] after `shutdown_write` or `close`, with
-    /// [`ErrorCode::ConnectionReset`] or the like once the flow is dead.
+    /// [`ErrorCode::ConnectionReset`] or a similar code once the flow is dead.
     pub fn queue_write(&self, data: &[u8]) -> Result<(), ErrorCode> {
         let state = self.shared.lock();
         state.check_write()?;
@@ -216,8 +216,9 @@ impl StreamFlow {
         Poll::Pending
     }
 
-    /// Ends the writing half: the module sees the end after what is queued. Idempotent. Fails if the
-    /// flow is dead, unless the module just reads no more and has all that was written.
+    /// Ends the writing half: the module sees the end after what is queued. Idempotent. Fails if
+    /// the flow is dead, unless the module has only stopped reading after it got everything that
+    /// was written.
     pub fn shutdown_write(&self) -> Result<(), ErrorCode> {
         let mut state = self.shared.lock();
         match &state.write_error {
@@ -605,7 +606,7 @@ impl State {
         }
     }
 
-    /// Notes that the module reads no more.
+    /// Notes that the module has stopped reading.
     fn close_read(&mut self) {
         self.guest_read_closed = true;
         self.guest_drained = self.outbound.is_empty() && self.write_error.is_none();

@@ -189,7 +189,7 @@ impl Module {
             match segment.items {
                 ElementItems::Functions(functions) => {
                     let count = u64::from(functions.count());
-                    // A repeated function costs little, but is counted all the same.
+                    // A repeated function costs little, but counts too.
                     work.add(count.min(MAX_FUNCTIONS) * ENTRY)?;
                     if !is_known {
                         self.computed = self.computed.saturating_add(count);
