@@ -5,7 +5,7 @@ WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unkno
 	aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-gnullvm aarch64-pc-windows-gnullvm
 PROGRAM_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl \
 	aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-gnullvm aarch64-pc-windows-gnullvm
-# What a package of Debian and an image are made of.
+# The targets of Debian packages and images.
 STATIC_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 
 PYTHON_OF_DIST := $(BUILD)/dist-tools/bin/python
@@ -15,7 +15,7 @@ dist: $(WHEEL_TARGETS:%=dist-wheel-%) $(PROGRAM_TARGETS:%=dist-archive-%) $(PROG
 		$(STATIC_TARGETS:%=dist-deb-%) $(STATIC_TARGETS:%=dist-image-%) dist-modules dist-about
 	$(MAKE) --no-print-directory dist-sums
 
-# Of what there is.
+# Checksums of the files in dist/.
 dist-sums:
 	cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
 
@@ -66,7 +66,7 @@ $(STATIC_TARGETS:%=dist-image-%): dist-image-%: dist-program-%
 dist-crates:
 	packaging/crates.sh
 
-# What judges them. `make test` has what needs no artefact; `test-dist` judges those that are in dist/.
+# Tests of the artefacts. `make test` runs those that need no artefact, and `test-dist` tests the files in dist/.
 
 CHECKS := $(BUILD)/dist-checks
 PYTEST_OF_DIST := PYTHONPATH=$(CURDIR)/tests/support:$(CURDIR)/packaging $(CHECKS)/bin/python -m pytest -q
@@ -89,7 +89,7 @@ run-test-packaging: $(CHECKS)/bin/actionlint
 test-dist: $(CHECKS)/ready test-installed
 	$(PYTEST_OF_DIST) tests/dist/test_artefacts.py
 
-# What pip takes from dist/ for this machine, installed and used.
+# Installs the wheels for this machine from dist/, and uses them.
 test-installed: $(CHECKS)/ready $(BUILD)/wgclient
 	$(PYTEST_OF_DIST) tests/dist/test_installed.py
 

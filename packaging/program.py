@@ -127,8 +127,8 @@ def _copyright() -> str:
 def image(target: str) -> None:
     """An image of one layer, in the layout of OCI (image-spec 1.1) as an archive.
 
-    `watm serve /etc/watm/watm.toml` runs without root, on a file system that may be read-only. What it remembers goes to
-    the volume /var/lib/watm.
+    `watm serve /etc/watm/watm.toml` runs without root, on a file system that may be read-only. The
+    state is in the volume /var/lib/watm.
     """
     architecture, date, version = ARCHITECTURES[target], project.date(), project.version()
     kept = ("bin/", "share/watm/", "share/doc/")

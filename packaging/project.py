@@ -83,7 +83,7 @@ def completions() -> list[File]:
 
 
 def licences() -> list[File]:
-    """Our licences, and those of what is linked into the program."""
+    """The licences of the project, and those of linked crates."""
     files = [ROOT / "LICENSE-APACHE", ROOT / "LICENSE-MIT", DIST / "THIRD-PARTY-LICENSES.txt"]
     return [File(f"share/doc/watm/{file.name}", file.read_bytes()) for file in files]
 

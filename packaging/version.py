@@ -16,14 +16,15 @@ CHANGELOG = project.ROOT / "CHANGELOG.md"
 EXAMPLES = sorted((project.ROOT / "examples" / "container").glob("*.yaml"))
 """Files with the name of the image, which has the version in it."""
 
-# Each workspace has its version in [workspace.package], and crates of ours name it where they are dependencies.
+# Each workspace has its version in [workspace.package], and other crates of the project name it in
+# dependencies.
 _VERSION = re.compile(r'^(version = )"(\d[^"]*)"$', re.MULTILINE)
 _OF_OURS = re.compile(r'^(watm[a-z-]* = \{ (?:path = "[^"]*", )?version = "=?)([^"]*)(")', re.MULTILINE)
 _NAME = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?")
 
 
 def manifests() -> list[Path]:
-    """The manifests with a version of ours."""
+    """The manifests that contain the version."""
     command = ["git", "ls-files", "*Cargo.toml"]
     names = subprocess.run(command, cwd=project.ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
     files = [project.ROOT / name for name in names.splitlines() if not name.startswith(("examples/", "tests/", "watm/patches/"))]
@@ -31,7 +32,7 @@ def manifests() -> list[Path]:
 
 
 def versions(text: str) -> set[str]:
-    """The versions of ours in a manifest."""
+    """The places of the version in a manifest."""
     return {found[1] for found in _VERSION.findall(text)} | {found[1] for found in _OF_OURS.findall(text)}
 
 

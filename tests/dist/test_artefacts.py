@@ -1,5 +1,6 @@
-"""The artefacts in dist/, each as far as this machine can judge it. `make dist-…` makes them; one that is not there is
-not judged, and without any the run fails."""
+"""Checks of the artefacts in dist/, as far as this machine can run them. `make dist-…` makes them.
+Missing ones are skipped, but without any the run fails.
+"""
 
 import contextlib
 import hashlib
@@ -34,7 +35,7 @@ PROGRAMS = sorted((ROOT / "build/dist-target").glob("*/dist/watm")) + sorted((RO
 STATIC = [file for file in PROGRAMS if file.parts[-3] == "x86_64-unknown-linux-musl"]
 APPLE = [file for file in WHEELS + PROGRAMS if "macosx" in file.name or "darwin" in str(file)]
 
-# What every macOS has had since 11, by its path.
+# Libraries of every macOS since 11, by path.
 LIBRARIES_OF_MACOS = {
     "/System/Library/Frameworks/CoreFoundation.framework/Versions/A/CoreFoundation",
     "/System/Library/Frameworks/Security.framework/Versions/A/Security",
@@ -43,7 +44,7 @@ LIBRARIES_OF_MACOS = {
     "/usr/lib/libiconv.2.dylib",
 }
 OLDEST = {"many": [2, 17], "musl": [1, 2]}
-"""The versions of glibc and musl that a wheel may need."""
+"""Returns the versions of glibc and musl that a wheel may need."""
 
 LIBRARIES_OF_WINDOWS = {
     "advapi32", "bcrypt", "bcryptprimitives", "combase", "crypt32", "kernel32", "ntdll", "ole32", "oleaut32", "secur32",
@@ -52,7 +53,7 @@ LIBRARIES_OF_WINDOWS = {
 
 
 def name(file: Path) -> str:
-    """A program's name is its target's."""
+    """Returns a program by its target."""
     return file.name if file.suffix == ".whl" else f"{file.parts[-3]}/{file.name}"
 
 
@@ -119,7 +120,7 @@ def test_macos_finds_what_it_needs(file: Path, tmp_path: Path):
 
 
 def binary_id(binary: lief.MachO.Binary) -> str | None:
-    """The name that a library gives itself."""
+    """Returns the install name of a library."""
     found = [command for command in binary.commands if command.command == lief.MachO.LoadCommand.TYPE.ID_DYLIB]
     return found[0].name if found else None
 
@@ -173,8 +174,9 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def image_running(settings: str, folder: Path) -> Iterator[subprocess.Popen]:
-    """The image's only layer as a root that nothing can be written to but the state, as the image's user and with its
-    environment."""
+    """Runs a command in the image's only layer, read-only except for the state, as the image's user
+    and with its environment.
+    """
     [image] = DIST.glob("watm-*-oci-amd64.tar")
     with tarfile.open(image) as archive:
         files = {entry.name: archive.extractfile(entry) for entry in archive if entry.isfile()}

@@ -61,7 +61,7 @@ def test_both_have_the_same_settings():
 
 
 def test_watm_accepts_the_settings(tmp_path: Path):
-    # The modules are elsewhere in an image, and a name of compose is nothing here.
+    # The modules have another path in an image, and names of Compose services do not resolve here.
     assert "/usr/share/watm/modules/" in SETTINGS
     file = tmp_path / "watm.toml"
     file.write_text(SETTINGS.replace("/usr/share/watm/modules", str(ROOT / "watm" / "target" / "modules")))

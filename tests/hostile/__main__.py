@@ -13,7 +13,7 @@ UNDISTURBED = 3
 SHORTEST = 0.8
 # The growth of the process beyond a module's memory that is allowed, in MiB.
 SEEDS_PER_GOOD = 3
-# What else a module may have its process grow by, in MiB.
+# The permitted growth of the process besides the memory of modules, in MiB.
 ALLOWANCE = 64
 
 

@@ -37,7 +37,7 @@ CHECKS = {
 # The tests of the Python package, and the modules that they have from it, which are sealed.
 OF_THE_PACKAGE = ("tests/interop/", "tests/shadowsocks/")
 PACKAGED = ("shadowsocks", "wireguard")
-# What is passed to the linker of a module, as in the Makefile.
+# The linker arguments of modules, as in the Makefile.
 LINKING = {"shadowsocks": ["-Clink-arg=-zstack-size=65536"], "wireguard": []}
 # Seconds for a test, for the first run of one, which may build a module of the tests, and for a build.
 LIMIT = 60
@@ -62,7 +62,7 @@ class Defence(NamedTuple):
     promises: list[str]
     tests: list[str]
     switches: list[Switch]
-    # The module that is to be built without it.
+    # The module to build without the defence.
     module: str | None
 
 
@@ -125,7 +125,7 @@ def link(target: pathlib.Path, to: pathlib.Path) -> None:
 
 
 def cargo(command: list[str], folder: pathlib.Path, target: pathlib.Path, **environment: str) -> list[dict]:
-    """Builds. Returns cargo's messages about what it has made."""
+    """Builds. Returns cargo's messages about its artifacts."""
     command = ["cargo", command[0], "--locked", "--message-format=json-render-diagnostics", *command[1:]]
     variables = {name: value for name, value in os.environ.items() if name != VARIABLE}
     variables |= {"CARGO_TARGET_DIR": str(target), "PYO3_BUILD_EXTENSION_MODULE": "1"} | environment
@@ -240,7 +240,7 @@ def passes(test: str, built: Programs, without: str | None, log: pathlib.Path) -
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            # What it has started may still run.
+            # Children of the test may still run.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(LIMIT)

@@ -1,4 +1,4 @@
-//! A list of what a user grants to modules.
+//! The text of `grants.toml`.
 
 use watm_runtime::{Error, Grants};
 
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     let grants = match read(input) {
         (Ok(grants), _) => format!("{grants:?}"),
         (Err(error), name) => {
-            // A file that is no text has no line.
+            // A file that is not text has no line.
             if let Error::Options(reason) = &error {
                 check_line(&error, &name);
                 let is_long = input.len() > 1 << 20;
@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) {
             return;
         }
     };
-    // What says nothing changes nothing.
+    // Comments change nothing.
     let same = |content: Vec<u8>| {
         let (again, _) = read(&content);
         let again = again.unwrap_or_else(|error| panic!("{error}"));

@@ -46,7 +46,7 @@ pub fn http(input: &[u8]) {
 /// The outcome of one client's connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    /// Where it was connected to, or was to be.
+    /// The requested destination.
     dialled: Option<Destination>,
     /// The bytes that reached the upstream.
     passed: Vec<u8>,
@@ -55,7 +55,7 @@ struct Outcome {
     error: Option<String>,
 }
 
-/// The first byte says whether the proxy has users; a client says the others.
+/// The first byte decides if the proxy has users. The others are the client's data.
 fn run(protocol: Protocol, input: &[u8]) {
     let Some((&mode, said)) = input.split_first() else {
         return;
@@ -144,7 +144,7 @@ fn check_request(said: &[u8], outcome: &Outcome) {
         count(b"proxy-authorization") + count(b"proxy-connection"),
         0
     );
-    // None more than the client has said, but for the one of ours.
+    // The fields are the client's, and one that the proxy adds.
     let lines = request.iter().filter(|byte| **byte == b'\n').count();
     assert!(fields.len() <= lines, "a field that nobody has said");
 }
@@ -154,7 +154,7 @@ fn check_head(head: &[u8]) {
     let text = head.strip_suffix(b"\n").unwrap_or(head);
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     let is_empty = |line: &&[u8]| line.is_empty() || **line == *b"\r";
-    // Those before the first line are nothing.
+    // Empty lines before the first one are ignored.
     let begin = lines
         .iter()
         .position(|line| !is_empty(line))
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Have a client say these, one after another.
+    /// Sends these pieces as a client, one after another.
     fn serve(&self, protocol: Protocol, users: &Users, pieces: Vec<&[u8]>) -> Outcome {
         let upstreams = Upstreams::default();
         let proxy = Proxy::new(
@@ -232,13 +232,13 @@ impl World {
     }
 }
 
-/// Say these, and return what the other end says.
+/// Sends these pieces, and returns the answer.
 async fn talk(client: TcpStream, pieces: Vec<&[u8]>) -> Vec<u8> {
     client.set_nodelay(true).expect("an option of TCP");
     let (mut from, mut to) = client.into_split();
     let saying = async {
         for piece in pieces {
-            // It may have gone.
+            // The client may have left.
             if to.write_all(piece).await.is_err() {
                 break;
             }
@@ -291,7 +291,7 @@ impl Dial for Upstreams {
     }
 }
 
-/// A connection: it keeps what it is told, and says the same to everybody.
+/// A connection, which keeps its input and always has the same output.
 struct Upstream {
     upstreams: Upstreams,
     says: &'static [u8],

@@ -1,4 +1,4 @@
-//! Servers of DNS that the resolver asks.
+//! DNS servers that the resolver asks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ const MOST: usize = 16;
 const HEAD: usize = 12;
 
 /// Runs the server's answers, in the order of the questions: messages, each after its length in two
-/// bytes. The first bit of a length says that the message begins as it likes, and not as an answer
-/// to the question.
+/// bytes. The first bit of a length means that the message is arbitrary, and not an answer to the
+/// question.
 pub fn run(mut input: &[u8]) {
     let mut messages = VecDeque::new();
     while let Some((length, rest)) = input.split_first_chunk() {
@@ -56,7 +56,7 @@ pub fn run(mut input: &[u8]) {
         };
         assert!(is_said, "nobody has said {address}");
     }
-    // What is good for a time is known, and not asked for again.
+    // An answer with a lifetime is cached, and not requested again.
     let asked = server.known().asked;
     let again = places();
     if server.known().asked == asked {
@@ -84,7 +84,7 @@ impl Server {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// The next message, to this question; `None`: it says nothing more.
+    /// The next message, for this question. `None` if there is none.
     fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
         let mut known = self.known();
         known.asked += 1;

@@ -109,7 +109,7 @@ impl World {
             terms,
         )
         .network(options);
-        // What they say themselves may come back to them.
+        // A server may contain the secret by chance.
         let is_known = [BASIC, PASSWORD].map(str::as_bytes);
         let is_known = is_known.iter().any(|secret| contains(answers, secret));
         let mut answers = answers_of(answers, ports);
@@ -139,7 +139,7 @@ impl World {
         let _ = fs::remove_dir_all(&self.folder);
     }
 
-    /// Give the next answer to whoever asks, for ever.
+    /// Gives the next answer to each request, until it is dropped.
     async fn serve(&self, answers: &mut VecDeque<Vec<u8>>, requests: &mut Vec<Request>) {
         loop {
             let (accepted, elsewhere) = tokio::select! {
@@ -153,7 +153,7 @@ impl World {
                 requests.push(Request { elsewhere, head });
             }
             let answer = answers.pop_front().unwrap_or_default();
-            // An error: it has heard enough.
+            // An error: the client has left.
             let _ = client.write_all(&answer).await;
             let _ = client.shutdown().await;
         }
@@ -278,7 +278,7 @@ fn root() -> &'static Root {
     &ROOT
 }
 
-/// The one module that may be put in place.
+/// The only module that may be installed.
 fn module() -> &'static [u8] {
     static MODULE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -17,8 +17,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("root", root_or_note),
 ];
 
-/// A file: nothing that was not signed is accepted, and what can be taken apart can be put
-/// together again.
+/// A file: only signed content is accepted, and a parsed file can be written again.
 fn sealed(input: &[u8]) {
     let state = State::default();
     match verify(input, root(), &state, &approving(), NOW) {
@@ -43,7 +42,7 @@ fn sealed(input: &[u8]) {
     }
 }
 
-/// The bytes of a manifest, sealed by those who may: it is accepted or refused for what it says.
+/// The bytes of a manifest with valid signatures: it is accepted or refused for its content.
 fn manifest(input: &[u8]) {
     let manifest = match Manifest::parse(input) {
         Ok(manifest) => manifest,
@@ -81,8 +80,7 @@ fn manifest(input: &[u8]) {
     }
 }
 
-/// A root or a note: what is read is written the same, and nothing but the known root is trusted
-/// or followed.
+/// A root or a note: its encoding is unique, and only the known root is trusted or followed.
 fn root_or_note(input: &[u8]) {
     match SignedRoot::from_file(input) {
         Ok(signed) => {
@@ -90,7 +88,7 @@ fn root_or_note(input: &[u8]) {
             if signed.signers().any(|signer| signer == key(1).public()) {
                 assert_eq!(&signed, root().signed(), "signed what it did not");
             }
-            // Whoever signs for himself is nobody here.
+            // A root that signs itself is not trusted.
             if let Ok(other) = Root::trust(signed.clone()) {
                 assert!(other.id() == root().id() || root().advance(&signed).is_err());
             }

@@ -12,7 +12,7 @@ use crate::EXAMPLE;
 const STRANGER: &str = "10.0.0.9:1234";
 
 thread_local! {
-    /// Without a decoy, with one, and behind somebody who says who a client is.
+    /// Servers without a decoy, with one, and behind a proxy that announces clients.
     static SERVERS: LazyCell<[Tls; 3]> = LazyCell::new(|| {
         ["", ", \"decoy\": true", ", \"decoy\": true, \"proxy-in\": {\"from\": \"any\"}"].map(|more| {
             let pem = EXAMPLE.replace('\n', "\\n");

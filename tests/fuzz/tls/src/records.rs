@@ -18,7 +18,8 @@ thread_local! {
     });
 }
 
-/// Each three bytes are a change: where, in sixteenths of what is said and in bytes, and how.
+/// Each three bytes are a change: its position, in sixteenths of the data and in bytes, and its
+/// kind.
 pub fn run(input: &[u8]) {
     TWO.with(|two| {
         let (client, server) = &**two;
@@ -128,7 +129,7 @@ impl Party {
     fn say(&mut self, bytes: &[u8]) {
         let mut from = Buffer::default();
         from.extend(bytes);
-        // What has failed is not heard.
+        // A failed connection gets no further data.
         if !self.failed {
             self.codec
                 .outward(&mut from, &mut self.network)

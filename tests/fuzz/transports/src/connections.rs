@@ -1,5 +1,5 @@
-//! TCP connections made by hand, with a model of what is said on them: each byte follows
-//! from its place, so that whoever reads can tell whether it is the right one.
+//! Handmade TCP connections with a model of their data: the position determines each byte, so that
+//! a reader can check it.
 
 use std::net::SocketAddr;
 
@@ -138,17 +138,17 @@ impl Connections {
         .packet()
     }
 
-    /// Take a packet of the stack: check what it says on a connection, and remember it.
+    /// Takes a packet of the stack: checks its data, and records it.
     pub fn receive(&mut self, packet: &[u8]) {
         let Some((number, segment)) = self.learn(packet) else {
             return;
         };
-        // Without a first byte, it answers what came before a reset.
+        // Without a first byte, it answers a segment from before a reset.
         let Some(first) = self.ends[number].first else {
             return;
         };
-        // smoltcp asks whether the peer is there with a byte of what was said before, not
-        // the byte that it was (RFC 9293 section 3.8.4 allows for garbage).
+        // smoltcp's keepalives repeat one sent byte with another value (RFC 9293 section 3.8.4
+        // allows garbage).
         let known = is_after(self.ends[number].expected, segment.sequence);
         if segment.payload == [0] && known {
             return;
@@ -159,8 +159,8 @@ impl Connections {
         }
     }
 
-    /// Take a packet of the stack and remember what it says on a connection, which one,
-    /// and the segment itself; `None` if it is for none.
+    /// Takes a packet of the stack and records its data. Returns the connection and the segment, or
+    /// `None` if it is for no connection.
     pub fn learn(&mut self, packet: &[u8]) -> Option<(usize, Segment)> {
         let (address, port, segment) = packet::read_tcp(packet)?;
         let number = usize::from(port.wrapping_sub(PORT));

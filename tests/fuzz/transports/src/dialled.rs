@@ -1,4 +1,4 @@
-//! Connections that the application opens, and what a peer does with them.
+//! Connections that the application opens, with a peer's answers.
 //!
 //! The peer knows the ports, as it would on the way, and accepts, refuses, ignores and
 //! misleads. Its bytes follow from their places, so that what the application reads can be
@@ -62,7 +62,7 @@ struct World {
 
 struct Connection {
     stream: StreamEnd,
-    /// Our port, once the SYN was seen.
+    /// The stack's port, once the SYN was seen.
     port: Option<u16>,
     /// The sequence number of the next byte from the stack.
     expected: u32,
@@ -96,7 +96,7 @@ impl World {
                 read: 0,
             });
         }
-        // One SYN tells of one connection.
+        // Each SYN belongs to one connection.
         self.check();
     }
 
@@ -107,7 +107,7 @@ impl World {
             .handle_packet(&origin(PEER), packet, &mut bench.app, &mut bench.sent);
     }
 
-    /// Our end of one of the connections, or another.
+    /// The stack's end of one of the connections, or another.
     fn near(&self, program: &mut Program<'_>) -> SocketAddr {
         let ports: Vec<_> = self.connections.iter().filter_map(|c| c.port).collect();
         let port = match ports.is_empty() {

@@ -1,5 +1,5 @@
-//! Generations of a server, one of which says anything to the others, or hands over a
-//! snapshot that is not what it should be.
+//! Generations of a server, one of which sends arbitrary messages to the others, or hands over a
+//! damaged snapshot.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// The peer that nothing was said of is served by who serves.
+    /// Checks that the serving generation serves the unmentioned peer.
     fn serves(&mut self) {
         let line = &mut self.line;
         line.lost_kinds.clear();

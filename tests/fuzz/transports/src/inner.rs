@@ -1,8 +1,8 @@
 //! Inner packets of two authenticated peers, straight into the network stack.
 //!
-//! Peer 1 speaks TCP and UDP whose every byte follows from its place, in any order, so that
-//! what the application reads, and what it is seen to send, can be checked. Peer 2, from the
-//! same addresses, sends whatever the program says.
+//! Peer 1 speaks TCP and UDP whose every byte follows from its place, in any order, so that the
+//! application's input and output can be checked. Peer 2, from the same addresses, sends the
+//! packets of the program.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -142,7 +142,7 @@ impl World {
     }
 
     fn reconfigure(&mut self, program: &mut Program<'_>) {
-        // What was due under the old configuration has been sent.
+        // Everything due under the old configuration has been sent.
         self.check();
         self.config.mtu = program.choose(&[1280, 1420, 9000]);
         self.config.udp_idle_timeout = Duration::from_secs(program.choose(&[1, 60]));

@@ -1,4 +1,4 @@
-//! Datagrams of a peer: whatever one with keys can do to the server and to another peer.
+//! Datagrams of a peer with keys, and their effect on the server and on another peer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::support::inner::packets;
 use crate::support::{Client, Conditions, Sim, peer_config, public_text, server_config};
 
-/// The peer that does as the program says, and one that only wants to be served.
+/// The peer that the program controls, and a well-behaved one.
 const WILD: usize = 0;
 const HONEST: usize = 1;
 
@@ -221,7 +221,7 @@ fn config(variant: usize) -> String {
     server_config(&format!("{wild}{honest}[Watm]\nMaxFlows = {FLOWS}\n"))
 }
 
-/// The wild peer's address, and the one that it talks to.
+/// The wild peer's address, and its destination.
 fn addresses(v6: bool) -> (SocketAddr, SocketAddr) {
     let (client, server) = if v6 {
         ("[fd77::1]:4000", "[2001:db8::1]:443")
@@ -234,7 +234,7 @@ fn addresses(v6: bool) -> (SocketAddr, SocketAddr) {
     )
 }
 
-/// Any packet, sometimes from an address of the other peer, or of nobody's.
+/// Any packet, sometimes from an address of the other peer or of no peer.
 fn inner_packet(program: &mut Program<'_>) -> Vec<u8> {
     let (mut client, server) = addresses(program.one_in(2));
     match program.below(8) {

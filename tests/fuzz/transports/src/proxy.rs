@@ -19,7 +19,7 @@ pub fn run(input: &[u8]) {
     check_transport(input);
 }
 
-/// It is the same however the bytes come, and whatever follows.
+/// Returns the outcome, which must not depend on how the bytes are split or on later bytes.
 fn check_parser(input: &[u8], rules: &Rules) {
     let whole = parse(input, rules);
     for length in 0..input.len() {
@@ -56,7 +56,7 @@ fn check_parser(input: &[u8], rules: &Rules) {
     }
 }
 
-/// A flow has the rest, and is told nothing that does not print.
+/// Checks that a flow has the rest of the data, and only printable attributes.
 fn check_transport(input: &[u8]) {
     let transport = ProxyProtocol::configure(b"from = \"any\"\nlongest = \"4096\"");
     let transport = transport.expect("it is right");

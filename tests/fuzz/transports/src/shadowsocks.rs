@@ -1,5 +1,5 @@
-//! Shadowsocks: a configuration, what a stranger says to a server, and what somebody on the path
-//! makes of what a client says.
+//! Shadowsocks: a configuration, the data of a stranger, and changes of a client's data on the
+//! path.
 
 use watm_core::{ConfigError, Destination};
 use watm_shadowsocks::{Method, ShadowsocksCodec, ShadowsocksStreams, set_wall_clock};
@@ -64,7 +64,7 @@ fn transport(method: Method, more: &str) -> ShadowsocksStreams {
     ShadowsocksStreams::configure(config.as_bytes()).expect("it is right")
 }
 
-/// Whoever has no key is never answered, and nothing of it is kept.
+/// Checks that a stranger gets no answer and leaves no state.
 fn stranger(method: Method, bytes: &[u8]) {
     let transport = transport(method, "");
     let mut codec = transport.accept(None).expect("anybody may");
@@ -78,8 +78,8 @@ fn stranger(method: Method, bytes: &[u8]) {
     assert!(from.len() < 1 << 16);
 }
 
-/// Pairs of a place and of what is done to the byte there, after which the stream comes in
-/// pieces of some size: the application has the beginning of what was said, and nothing else.
+/// Pairs of a position and a change of the byte there, after which the stream arrives in pieces of
+/// some size. Checks that the application gets a prefix of the client's data, and nothing else.
 fn damage(method: Method, insecure: bool, program: &[u8]) {
     let more = match (method.is_2022(), insecure) {
         (true, _) => r#", "segmented_header": true"#,

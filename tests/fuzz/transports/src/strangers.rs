@@ -1,5 +1,5 @@
-//! Datagrams of strangers, who know the server's public key and can repeat what others
-//! sent, but have no key of a peer's.
+//! Datagrams of strangers, who know the server's public key and can replay datagrams, but have no
+//! key of a peer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl World {
         sim.send(PEER, &question(1));
         sim.settle();
         assert_eq!(sim.host.app.flows().len(), 1, "the peer is served");
-        // Until it is done, what comes is from strangers.
+        // Until the handshake is done, datagrams are from strangers.
         sim.clients[PEER].alive = false;
         sim.host.logs.clear();
         let peer = &sim.clients[PEER];
@@ -121,8 +121,8 @@ impl World {
         }
     }
 
-    /// Check what strangers have brought about: nothing, and each of their datagrams is
-    /// counted as dropped, or answered with a cookie.
+    /// Checks that strangers have changed nothing, and that each of their datagrams is counted as
+    /// dropped or answered with a cookie.
     fn check(&mut self) {
         self.sim.settle();
         let strangers = self.sim.stray.iter().map(|(_, datagram)| datagram);

@@ -1,6 +1,6 @@
-//! The host's own files, compiled with locks and atomics that try every order of what threads do to
-//! each other, and every value that a read may see (loom). A model is a few threads and what must
-//! hold at the end; a thread that waits for something that does not come is an error too.
+//! The host's own files, compiled with locks and atomics that try every order of the threads'
+//! actions, and every value that a read may see (loom). A model is a few threads and what must hold
+//! at the end; a thread that waits for something that does not come is an error too.
 //!
 //! Usage: `models [NAME]`. Without a name all are run, one after another.
 

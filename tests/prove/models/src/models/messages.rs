@@ -107,8 +107,8 @@ pub(crate) fn who_waits_for_room_is_woken_by_the_end() {
     sender.join().expect("it does not panic");
 }
 
-/// Another opens the mailbox again: nothing of what was sent to the one before is in it, and what
-/// comes later is there once.
+/// Another instance opens the mailbox again: it has no message to the previous one, and each later
+/// message once.
 pub(crate) fn a_letter_is_delivered_or_goes_with_the_mailbox() {
     let mailboxes = Arc::<Mailboxes>::default();
     assert!(mailboxes.open(0));

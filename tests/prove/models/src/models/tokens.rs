@@ -10,8 +10,8 @@ use loom::thread;
 
 use crate::ready::{ReadyList, Token, WakeSlot};
 
-/// Two threads make one resource ready, each once, and a driver handles what its list says. What they
-/// made is read without a lock: a wake-up is all that orders it.
+/// Two threads make one resource ready, each once, and a driver handles what its list says. The
+/// driver reads the results without a lock: only a wake-up orders the accesses.
 pub(crate) fn every_event_is_handled() {
     let list = Arc::<ReadyList>::default();
     let token = Token::new(7, &list);
