@@ -5,7 +5,8 @@
 # Otherwise under a root for development whose private keys are made in the folder STATE and stay
 # there; it is made anew where it does not allow what a module may have, as it does if it is older than
 # one of the capabilities. Each NAME.json beside this file says what that module may have. A module
-# that has not changed is not sealed again, since that would change its bytes.
+# that has not changed is not sealed again, since that would change its bytes, unless its seal is
+# broken.
 set -eu
 umask 022
 
@@ -49,9 +50,10 @@ cmp -s "$root" "$packaged/root.watm" || cp "$root" "$packaged/root.watm"
 
 for each in "$@"; do
     name=${each%%=*} module=${each#*=}
-    # What the seal follows from.
+    # The inputs of the seal.
     { cat "$module" "$here/$name.json" "$root"; echo "$year ${WATM_RELEASE_KEY:+$key $release}"; } > "$state/$name.from.new"
-    if [ -f "$packaged/$name.wasm" ] && cmp -s "$state/$name.from.new" "$state/$name.from"; then
+    if [ -f "$packaged/$name.wasm" ] && cmp -s "$state/$name.from.new" "$state/$name.from" &&
+        "$watm" verify "$packaged/$name.wasm" --root "$root" > "$state/$name.txt" 2>&1; then
         rm "$state/$name.from.new"
         continue
     fi

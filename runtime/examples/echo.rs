@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 tokio::spawn(async move {
-                    // Clients leave as they like.
+                    // Clients may leave at any time.
                     let _ = serve(stream).await;
                 });
             }

@@ -15,7 +15,7 @@ pub struct Status {
     /// The running generations, by number. Empty for a WATER module, which has an instance for each
     /// connection, or if none runs.
     pub generations: Vec<GenerationStatus>,
-    /// The module that serves, or is to serve again; `None` if the server is closed.
+    /// The module that serves, or is about to start again; `None` if the server is closed.
     pub module: Option<Module>,
     /// The usage of the module.
     pub used: Used,

@@ -16,7 +16,7 @@ class Stream(stream.Stream):
     """A stream that differs from asyncio's where `mitmproxy_rs.Stream` does."""
 
     def is_closing(self) -> bool:
-        """Returns True also after `write_eof`, since it accepts no more data then."""
+        """Returns True also after `write_eof`, which ends the acceptance of data."""
         return self._write_closed or super().is_closing()
 
     async def wait_closed(self) -> None:

@@ -4,8 +4,8 @@
 use super::State;
 use super::bindings::watm::transport::capture;
 
-/// Calls that the tape does not record: a capture changes nothing else of what a module does, and a
-/// replay has no capture.
+/// Calls that the tape does not record: a capture does not change the module's behaviour otherwise,
+/// and a replay has no capture.
 impl capture::Host for State {
     fn wanted(&mut self) -> wasmtime::Result<capture::Wishes> {
         let wanted = self.capture.as_ref().map(crate::Capture::wishes);

@@ -496,7 +496,7 @@ impl Instance {
             .map_err(ErrorCode::from))
     }
 
-    /// Calls the module, then wakes the application for what it did. `describe` returns the call
+    /// Calls the module, then wakes the application for its changes. `describe` returns the call
     /// for a recording.
     fn call<'a, T: Serialize>(
         &mut self,

@@ -315,7 +315,7 @@ impl State {
 /// The outcome of a batch.
 struct Accepted {
     entries: usize,
-    /// Datagrams among them that may not go where they were to go.
+    /// The number of datagrams among them with a destination that is not allowed.
     denied: u64,
 }
 

@@ -4,7 +4,7 @@
 //! write an entry can run code in this process. The directory must therefore belong to the user and
 //! be closed to others. Each entry carries an HMAC under a key that is in the directory too,
 //! readable only by the user. The directory keeps other users out; the HMAC catches other faults: a
-//! disk error, a torn write, an entry copied from another machine or restored from somebody else's
+//! disk error, a torn write, an entry copied from another machine or restored from another user's
 //! backup.
 
 use std::fs;
@@ -155,7 +155,7 @@ impl Cache {
         ))
     }
 
-    /// Returns what the tag covers: the digest of the code, and of what it was compiled from.
+    /// Returns the content that the tag covers: the digests of the code and of its source.
     fn signed(&self, sha256: &[u8], code: &[u8]) -> Vec<u8> {
         let mut signed = Vec::with_capacity(96);
         signed.extend_from_slice(sha256);

@@ -29,7 +29,7 @@ pub(super) struct Generation {
     pub(super) retired: Option<Retired>,
     wakeup: Wakeup,
     timer: Pin<Box<Sleep>>,
-    /// True if `timer` is to be waited for.
+    /// True if `timer` is set.
     timed: bool,
     due: bool,
     /// True if it has used more than its share of a core: only `timer` is waited for.
@@ -124,7 +124,7 @@ impl Generation {
         !self.resting && !self.instance.ready().is_empty()
     }
 
-    /// Returns ready when it is to be called.
+    /// Returns ready when the next call is due.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ready = self.due
             || (!self.resting && self.instance.ready().poll_ready(cx).is_ready())

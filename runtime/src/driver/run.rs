@@ -28,7 +28,7 @@ const CALLS_BEFORE_LOOK: u32 = 8;
 /// The state of the thread.
 pub(super) struct Driver {
     pub(super) grants: Grants,
-    /// The module that serves, or is to serve again.
+    /// The module that serves, or is about to start again.
     pub(super) module: Module,
     /// The latest configuration that an instance of it accepted.
     pub(super) config: Vec<u8>,

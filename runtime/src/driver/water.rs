@@ -29,7 +29,7 @@ pub(super) struct WaterServer {
     listener: Option<TcpListener>,
     /// Decides which connections it takes.
     admission: Option<Arc<dyn Admission>>,
-    /// True once the listener is to be closed.
+    /// True once the listener must be closed.
     ending: watch::Sender<bool>,
     /// The module and configuration of new connections; a swap or reconfiguration changes it.
     module: Arc<WaterModule>,

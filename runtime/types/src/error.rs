@@ -22,14 +22,14 @@ pub enum Error {
     /// allow modules without a seal.
     #[error("{module}: {reason}")]
     Untrusted {
-        /// The file or the name it was to be loaded under.
+        /// The file or name of the module.
         module: String,
         /// A stable code for programs: the code of a refused seal, or `no-root`.
         code: &'static str,
         /// The fault, and the remedy.
         reason: String,
     },
-    /// The module may not have a resource that it was to be given.
+    /// A resource is outside the module's grant.
     #[error("{module}: {reason}")]
     NotGranted {
         /// The module's name.
@@ -79,7 +79,7 @@ pub enum Error {
         protocol: &'static str,
         /// The requested address.
         address: std::net::SocketAddr,
-        /// The label it was to be granted under.
+        /// The label of the grant.
         label: String,
         /// The system's reason, and the remedy.
         reason: String,

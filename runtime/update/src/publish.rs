@@ -136,7 +136,7 @@ fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
 }
 
 /// Returns the authentication that the registry requires. Tokens are fetched here, since the
-/// library would send the password to whatever token service the registry names.
+/// library would send the password to any token service that the registry names.
 async fn authorize(
     reference: &Reference,
     options: &NetworkOptions,

@@ -34,7 +34,7 @@ const MOST_SKIPPED: usize = 32;
 /// 4. verifies it as the host does;
 /// 5. puts it in place, or aside if it requests more than is approved.
 ///
-/// Whatever happens in between, the place has the old file or the new one.
+/// The place has the old file or the new one at every moment.
 #[derive(Debug)]
 pub struct Updater {
     source: Source,

@@ -64,7 +64,7 @@ impl Connections {
         });
     }
 
-    /// Returns when the connections are to be reset.
+    /// Returns when the connections must be reset.
     pub(super) async fn ended(&self) {
         let mut over = self.over.subscribe();
         // An error would mean that no sender is left, and `self` holds one.

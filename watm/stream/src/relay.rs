@@ -21,7 +21,7 @@ const ROUNDS: usize = 8;
 
 /// Copies between a stream of the network and a stream of the application, through a codec.
 ///
-/// A direction reads no more until its last read is written: this is the back-pressure. After the
+/// A direction pauses reading until its last read is written: this is the back-pressure. After the
 /// end of one stream, the relay writes the queued bytes and then finishes the other stream; the
 /// other direction goes on until its own end. [`needs`](Relay::needs) tells what
 /// [`run`](Relay::run) needs in order to go on. A caller with edge-triggered readiness passes the

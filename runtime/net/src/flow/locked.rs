@@ -8,7 +8,7 @@ use crate::sync::MutexGuard;
 
 /// The state of a flow.
 pub(super) trait FlowState {
-    /// Returns the memory of what waits in its queues, in bytes, and true if any payload waits.
+    /// Returns the memory of its queued data, in bytes, and true if any payload is queued.
     fn waiting(&self) -> (usize, bool);
 
     /// Returns the charge for the flow, and the bytes of it that are for the flow itself.

@@ -124,8 +124,8 @@ impl Known {
         self.charge();
     }
 
-    /// Notes that a datagram is to go to this address. Returns true if it was heard from, or dialled
-    /// by the application.
+    /// Notes that the module sends a datagram to this address. Returns true if it was heard from,
+    /// or dialled by the application.
     pub fn answers(&mut self, remote: SocketAddr, now: Instant) -> bool {
         let key = key(remote);
         if let Some(heard) = self.partners.get(&key) {

@@ -49,7 +49,7 @@ impl Admitted {
         })
     }
 
-    /// Returns ready when the connection is to be closed.
+    /// Returns ready when the connection must be closed.
     #[doc(hidden)]
     pub fn poll_closing(&self, cx: &Context<'_>) -> Poll<()> {
         match self.accepted.is_closing(cx) {
@@ -107,8 +107,7 @@ impl Accepted {
         }
     }
 
-    /// Returns true if the connection is to be closed. While that may still come, `cx` is woken
-    /// when it does.
+    /// Returns true if the connection must be closed. Otherwise `cx` is woken when it must.
     pub(super) fn is_closing(&self, cx: &Context<'_>) -> bool {
         if self.state.load(Ordering::Acquire) == PENDING {
             let mut waker = self.lock();

@@ -10,7 +10,7 @@ const MOST: usize = 65_536;
 const LEAST: usize = 64;
 
 /// Returns the default number of descriptors that the connections of one module may take: half of
-/// what the process may open now, since an application needs one for each of them too.
+/// the process's limit, since an application needs one for each of them too.
 pub fn descriptors_of_module() -> usize {
     let most = options::most_descriptors().map(|most| usize::try_from(most / 2).unwrap_or(MOST));
     most.unwrap_or(MOST).clamp(LEAST, MOST)

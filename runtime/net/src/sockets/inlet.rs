@@ -30,8 +30,8 @@ fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     SCRATCH.with_borrow_mut(|scratch| read(scratch))
 }
 
-/// Receives some or all of what a connected socket has, and passes each datagram to `take`. If it
-/// is pending, there is none, and `cx` is woken when there is.
+/// Receives some or all waiting datagrams of a connected socket, and passes each datagram to
+/// `take`. If it is pending, there is none, and `cx` is woken when there is.
 pub fn poll_receive(
     socket: &UdpSocket,
     cx: &mut Context<'_>,

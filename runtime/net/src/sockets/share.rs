@@ -15,9 +15,8 @@ const MOST: usize = 1024;
 
 /// Binds listeners on one address, one for each of `count` servers, among which the kernel divides
 /// the connections. With port 0 the system chooses one port for all. `[::]` takes IPv4 too unless
-/// `ipv6_only` is set. Each listener has a backlog of `backlog` connections, or of what the system
-/// allows (`net.core.somaxconn`). Pass them to
-/// `ServerBuilder::tcp_listener`.
+/// `ipv6_only` is set. Each listener has a backlog of `backlog` connections, or the limit of the
+/// system (`net.core.somaxconn`). Pass them to `ServerBuilder::tcp_listener`.
 ///
 /// On Linux each has a backlog of its own (`SO_REUSEPORT`). Elsewhere they are one socket, and the
 /// first server to accept takes a connection. An address that is already in use is an error on

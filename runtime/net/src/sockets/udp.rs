@@ -37,8 +37,7 @@ const MAX_WAITING: usize = 64;
 /// The most unreachable hosts that are reported at once.
 const MAX_UNREACHABLE: usize = 16;
 
-/// The most ICMP errors that one call takes: more than the kernel keeps, in the memory that it
-/// keeps for what arrives.
+/// The most ICMP errors that one call takes: more than fit the kernel's receive buffer.
 const MAX_ERRORS: usize = 1 << 16;
 
 /// The most link-local addresses whose interface is remembered; more than one link has.
@@ -49,7 +48,7 @@ const MAX_SCOPES: usize = 256;
 pub struct Sent {
     /// The number of entries that were sent or dropped; the others are the caller's to keep.
     pub accepted: usize,
-    /// True if some of those were dropped because they are longer than what arrives whole.
+    /// True if some of those were dropped because they exceed the path's MTU.
     pub too_long: bool,
 }
 

@@ -167,7 +167,7 @@ mod tests {
             }
         }
         found.sort_unstable();
-        // Tokio has two descriptors for what it waits on.
+        // Tokio has two descriptors for its event queue.
         found.dedup();
         found
     }

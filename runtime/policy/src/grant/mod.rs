@@ -184,14 +184,14 @@ impl Granted {
         }
     }
 
-    /// Returns the memory limit: the smaller one of `asked` and of what it may have, in bytes.
+    /// Returns the memory limit in bytes: `asked`, within the grant.
     pub fn memory_bytes(&self, asked: usize) -> usize {
         self.least(asked, |most| {
             usize::try_from(most.memory_bytes).unwrap_or(usize::MAX)
         })
     }
 
-    /// Returns the limit of open flows: the smaller one of `asked` and of what it may have.
+    /// Returns the limit of open flows: `asked`, within the grant.
     pub fn flows(&self, asked: usize) -> usize {
         self.least(asked, |most| most.flows as usize)
     }

@@ -1,4 +1,4 @@
-//! Trust in the signers of modules, and the state of what was loaded. The engine verifies every
+//! Trust in the signers of modules, and the state of accepted modules. The engine verifies every
 //! module by it.
 
 mod built_in;
@@ -27,10 +27,10 @@ use crate::inspection::worlds;
 use crate::{Error, Grants, LastUse};
 use store::Store;
 
-/// The signers whose modules an engine loads, and the state of what it has loaded.
+/// The signers whose modules an engine loads, and the state of accepted modules.
 ///
-/// A module is loaded if its seal is valid under the trusted root, if it is not older than what was
-/// loaded before, and if what it asks for is approved: [`verify`] has the whole list. The buffer
+/// A module is loaded if its seal is valid under the trusted root, if it is not older than an
+/// accepted release, and if its requests are approved: [`verify`] has the whole list. The buffer
 /// that is compiled is the one that was verified.
 ///
 /// A module's acceptance is written to the state once it has started, so that one that does not

@@ -14,7 +14,7 @@ pub struct Wire {
     pub ended: bool,
     /// The error of every operation.
     pub broken: Option<ErrorCode>,
-    /// True if the test reads no more.
+    /// True if the test has stopped reading.
     pub deaf: bool,
     /// The most bytes of one read.
     pub sip: usize,

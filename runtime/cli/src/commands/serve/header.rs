@@ -282,11 +282,12 @@ mod tests {
     #[test]
     fn tlvs_that_came_go_on_as_they_came() {
         let came = [
-            // An identifier of bytes, a namespace, and one of whoever made it.
+            // A unique ID of bytes, a namespace, and a type of another program.
             &b"\x05\0\x02\xff\0"[..],
             b"\x30\0\x03ns1",
             b"\xea\0\0",
-            // A certificate on this connection, and not in the session; why it was not verified.
+            // A certificate on this connection, and not in the session; the result of its
+            // verification.
             b"\x20\0\x05\x03\0\0\0\x13",
         ]
         .concat();

@@ -45,7 +45,7 @@ impl DatagramFlow {
             whole: before,
         };
         self.shared.lock().joined = Some(Box::new(joined));
-        // Makes the module ask for what the upstream has received.
+        // Makes the module receive the upstream's datagrams.
         self.shared.token.notify();
         let _joint = Joint(&self.shared);
         poll_fn(|cx| self.shared.poll_joined(cx)).await
