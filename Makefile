@@ -24,7 +24,7 @@ $(if $(CONF),,$(error CONF is missing; name the file of the tunnel: make tunnel 
 $(if $(wildcard $(CONF)),,$(error CONF=$(CONF) is no file; name the file of the tunnel))
 endif
 
-# What the tests need that is other people's.
+# Third-party programs that the tests need.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
 	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver $(BUILD)/dist-checks/bin/actionlint \
@@ -34,12 +34,12 @@ PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient 
 .PHONY: run demo test bench soak deny setup modules wheel clean \
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
 
-# This and the demo need WireGuard alone: no other module, no clang and no root. With WATM_WHEEL=FILE, a wheel that is
-# there already, they compile nothing.
+# `run` and `demo` need only the WireGuard module: no other module, no clang and no root. With WATM_WHEEL=FILE, an
+# existing wheel, they compile nothing.
 run: ready-to-run
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
 
-# The tunnel of CONF=wg0.conf, for programs that know proxies. OPTIONS are more for `watm tunnel`.
+# The tunnel of CONF=wg0.conf, for programs with proxy settings. OPTIONS has further options of `watm tunnel`.
 SOCKS5 ?= 127.0.0.1:1080
 HTTP ?= 127.0.0.1:8080
 .PHONY: tunnel
@@ -68,7 +68,7 @@ ifndef WATM_WHEEL
 endif
 	$(STAGE) 'its installation' $(MAKE) --no-print-directory installed-to-run
 
-# The wheel that is given or was built last, in the environment of mitmproxy.
+# Installs the given wheel, or the last one built, into the environment of mitmproxy.
 .PHONY: installed-to-run
 installed-to-run: WHEEL = $(or $(WATM_WHEEL),$(BUILD)/wheels/*.whl)
 installed-to-run:
@@ -83,19 +83,19 @@ run-demo: $(BUILD)/tools/bin/onetun
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
 
-# A minute of everything at once through ten swaps of the module.
+# A minute of mixed load through ten swaps of the module.
 .PHONY: swap-load
 swap-load: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m tests.swap
 
-# As long as asked: MINUTES=60.
+# Mixed traffic for MINUTES.
 MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-# Two at a time, first what is built, then what runs: each waits for the network or for a single
-# thread of the compiler now and then. What a target `run-…` needs has been made before, or one would
-# make it under the other. Without root, tests that need it are skipped, and listed at the end.
+# Two parts run at a time, first builds and then tests, because each waits at times for the network or for a single
+# thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not build
+# the same file. Without root, tests that need it are skipped, and listed at the end.
 test:
 	+tests/setup/summary.sh $(MAKE) --no-print-directory run-test
 
@@ -132,7 +132,7 @@ peers: $(INSTALLED) $(PEERS)
 
 wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/ready
 
-# What a program of ours is made of.
+# The modules and programs.
 
 setup:
 	rustup target add wasm32-wasip1 wasm32-unknown-unknown
@@ -144,13 +144,13 @@ module-wireguard: setup
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
-# What is for WATER's runtimes has a folder of its own: in one, each of both shapes would take the
-# other's place, and be built again each time. So would what TLS has of other crates of ours.
+# Builds for WATER runtimes have a target folder of their own: in a shared one, each of both shapes would replace the
+# other, and be rebuilt each time. The same holds for the project's crates that TLS uses.
 V1 := watm/target/v1
 TLS := watm/target/tls
 TLS_V1 := watm/target/tls-v1
 
-# WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
+# WireGuard for WATER runtimes, over streams. Its key exchanges need a larger stack.
 modules: wireguard-v1
 .PHONY: wireguard-v1
 wireguard-v1: setup
@@ -159,10 +159,10 @@ wireguard-v1: setup
 	mkdir -p watm/target/modules
 	cp $(V1)/wasm32-wasip1/release/watm_wireguard.wasm watm/target/modules/wireguard.watm1.wasm
 
-# Each stream transport is two modules: a component, and a core module for WATER's runtimes.
-# There is an instance for each connection there, so its memory counts.
+# Each stream transport is two modules: a component, and a core module for WATER runtimes. Those have an instance for
+# each connection, so its memory counts.
 STREAM_TRANSPORTS := plain proxy-protocol reverse shadowsocks
-# Which of the two a wheel carries: the one for WATER, unless flows have something to be told.
+# The form that a wheel contains: the WATER module, unless flows carry facts such as the client's address.
 SHAPE_plain := watm1.wasm
 SHAPE_proxy-protocol := wasm
 SHAPE_reverse := watm1.wasm
@@ -182,7 +182,7 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm target/modules/$*.wasm
 
-# TLS is a workspace of its own, with cryptography that is C in part.
+# TLS is a workspace of its own, with cryptography that is partly in C.
 TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=$(abspath $(TLS)) cargo
 .PHONY: module-tls tls-programs
 modules: module-tls
@@ -199,8 +199,8 @@ module-tls: setup tls-programs
 tls-programs:
 	tests/setup/apt.sh need clang llvm-ar
 
-# What a wheel carries is sealed: as a release by WATM_RELEASE_KEY=… WATM_ROOT=… WATM_RELEASE=…, or
-# under a root for development that is made here. An unchanged module keeps its seal.
+# Seals the modules of a wheel: as a release with WATM_RELEASE_KEY=… WATM_ROOT=… WATM_RELEASE=…, or else under a root
+# for development that is made here. An unchanged module keeps its seal.
 export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 .PHONY: sealed
 sealed: modules
@@ -213,7 +213,7 @@ $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
 	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0
 
-# WireGuard alone, for `make run`. Others that are there stay.
+# Seals WireGuard alone, for `make run`. Other sealed modules stay.
 .PHONY: sealed-wireguard
 sealed-wireguard: module-wireguard
 	cargo build --release --locked -q --bin watm
@@ -222,32 +222,32 @@ sealed-wireguard: module-wireguard
 wheel: sealed
 	$(MAKE) --no-print-directory wheel-of-packaged
 
-# A wheel with the modules that are sealed.
+# A wheel with the sealed modules.
 .PHONY: wheel-of-packaged
 wheel-of-packaged: $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
 	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
-# The pins of an environment's own Python.
+# The constraints for the Python version of an environment.
 CONSTRAINTS = tests/setup/constraints-$$($(@D)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
 
 .PHONY: pins
 pins:
 	tests/setup/pins.sh $(PYTHONS)
 
-# The package that the tests share, which stays where it is.
+# The package that the tests share, installed as editable.
 SUPPORT := tests/support/pyproject.toml
 INSTALL_SUPPORT = $(@D)/bin/pip install -q --no-deps -e $(dir $(SUPPORT))
 
-# The newest mitmproxy that is tested with the newest Python at hand.
+# The newest tested mitmproxy with the newest installed Python.
 $(BUILD)/venv/installed: $(PYTHONS:%=tests/setup/constraints-%.txt) $(SUPPORT)
 	"$$(tests/setup/find-python.sh)" -m venv --clear $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q mitmproxy -c $(CONSTRAINTS)
 	$(INSTALL_SUPPORT)
 	touch $@
 
-# The wheel in an environment, with what it needs.
+# The wheel in an environment, with its dependencies.
 define INSTALL_WHEEL
 $(@D)/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
 $(@D)/bin/pip install -q $(BUILD)/wheels/*.whl -c $(CONSTRAINTS)
@@ -259,8 +259,8 @@ $(BUILD)/venv/ready: $(BUILD)/venv/installed wheel
 
 # The tests.
 
-# Each of Python has a limit of its own (tests/support/watm_test_support/limits.py). Those of a workspace in Rust have one
-# together: cargo names whichever takes long.
+# Each Python test has a time limit (tests/support/watm_test_support/limits.py). The Rust tests of a workspace share
+# one: cargo names slow tests.
 BOUNDED := timeout --kill-after=10 1200
 
 deny: setup
@@ -271,7 +271,7 @@ deny: setup
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/tls/Cargo.toml --config deny.toml --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path tests/prove/models/Cargo.toml --config deny.toml --locked check licenses bans sources
 
-# What is known to be wrong with what we depend on, by RustSec's list of today.
+# Checks dependencies against RustSec's current advisories.
 .PHONY: advisories
 advisories: setup
 	test -d $(BUILD)/deny || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/deny
@@ -319,7 +319,7 @@ $(BUILD)/venv-%/installed: tests/setup/requirements-%.txt tests/setup/constraint
 $(BUILD)/venv-%/ready: $(BUILD)/venv-%/installed wheel
 	$(INSTALL_WHEEL)
 
-# All interpreters side by side: their tests wait most of the time.
+# All interpreters run in parallel, because their tests mostly wait.
 test-python: $(PYTHONS:%=$(BUILD)/venv-%/ready) $(BUILD)/wgclient test-programs
 	$(MAKE) --no-print-directory run-test-python
 
@@ -343,7 +343,7 @@ run-test-interop:
 	tests/setup/apt.sh want curl haproxy wg ip
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
-# WATER modules, in the WATER project's own runtime and in ours.
+# WATER modules, in the Go runtime of the WATER project and in this one.
 .PHONY: test-water bench-water water-programs
 test-water: $(BUILD)/venv-3.13/ready water-programs
 	$(MAKE) --no-print-directory run-test-water
@@ -359,7 +359,7 @@ water-programs: modules $(BUILD)/gowater
 	tests/setup/apt.sh want curl openssl
 	cargo build --release --locked --workspace --bins --examples
 
-# TLS, with other people's programs.
+# TLS, with other implementations.
 .PHONY: test-tls
 test-tls: $(BUILD)/venv-3.13/ready $(BUILD)/goclient
 	$(MAKE) --no-print-directory run-test-tls
@@ -370,14 +370,14 @@ run-test-tls:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tls
 
-# What TLS costs in front of an application, beside hitch, nginx, haproxy and stunnel.
+# The cost of TLS in front of an application, compared with hitch, nginx, haproxy and stunnel.
 .PHONY: bench-tls
 bench-tls: $(BUILD)/venv-3.13/ready
 	tests/setup/apt.sh need wrk hitch nginx haproxy stunnel4 /usr/lib/nginx/modules/ngx_stream_module.so
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m tests.tls.bench
 
-# The PROXY protocol, with other people's programs, and from clients' addresses.
+# The PROXY protocol with other programs, and connections from clients' addresses.
 .PHONY: test-proxy run-test-proxy
 test-proxy: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-proxy
@@ -387,7 +387,7 @@ run-test-proxy:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/proxy
 
-# The same beside mmproxy.
+# The PROXY protocol, compared with mmproxy.
 .PHONY: bench-proxy
 bench-proxy: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/mmproxy
 	cargo build --release --locked --workspace --bins --examples
@@ -396,7 +396,7 @@ bench-proxy: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/mmproxy
 $(BUILD)/tools/bin/mmproxy:
 	cargo install mmproxy --version 0.2.2 --locked --root $(BUILD)/tools
 
-# Updates of modules, from a registry and a web server that are not ours.
+# Updates of modules from a real registry and a real web server.
 .PHONY: test-update
 test-update: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-update
@@ -407,7 +407,7 @@ run-test-update: $(BUILD)/tools/bin/registry
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
 
-# Shadowsocks, with other people's servers and clients.
+# Shadowsocks, with other servers and clients.
 .PHONY: test-shadowsocks run-test-shadowsocks bench-shadowsocks
 test-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/peers/bin/ssserver $(BUILD)/gowater
 	$(MAKE) --no-print-directory run-test-shadowsocks
@@ -421,7 +421,7 @@ bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
 	tests/setup/apt.sh need ss-server
 	$(BUILD)/venv-3.13/bin/python -m tests.shadowsocks.bench
 
-# Modules in front of applications, and as plugins of other people's programs.
+# Modules in front of applications, and as plugins of other programs.
 .PHONY: test-serve run-test-serve
 test-serve: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-serve
@@ -431,7 +431,7 @@ run-test-serve:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
 
-# Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli.
+# Programs with proxy settings, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel
 test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/wireguard $(BUILD)/peers/bin/boringtun-cli
 	$(MAKE) --no-print-directory run-test-tunnel
@@ -441,28 +441,28 @@ run-test-tunnel:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
-# Our client of WireGuard beside onetun and wireguard-go's own `tun/netstack`; ROUNDS=3 for more than the usual.
+# The WireGuard client, compared with onetun and wireguard-go's own `tun/netstack`; ROUNDS=3 for more rounds.
 .PHONY: bench-tunnel
 bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
-# How long traffic takes over paths that change, by our TCP and by the kernel's. `make test` has a sample.
+# Completion times of traffic over changing paths, with the module's TCP and the kernel's. `make test` has a sample.
 .PHONY: bench-completion
 bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.completion
 
-# How our TCP shares a bottleneck with the kernel's. `make test` has a sample.
+# The share of the module's TCP on a bottleneck with the kernel's. `make test` has a sample.
 .PHONY: bench-fairness
 bench-fairness: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.fairness
 
-# mitmproxy's own connections, through modules to other people's servers.
+# mitmproxy's own connections through modules to other servers.
 .PHONY: test-upstream run-test-upstream
 test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-upstream
@@ -482,8 +482,8 @@ run-test-readme:
 
 test-demo: demo
 
-# mitmproxy's own tests of its WireGuard mode, against ours. MITMPROXY is a checkout of the version
-# in tests/setup/requirements-3.13.txt; no package has these tests, so `make test` goes without.
+# mitmproxy's own tests of its WireGuard mode, with the module's mode. MITMPROXY is a checkout of the version in
+# tests/setup/requirements-3.13.txt. No package has these tests, so `make test` omits them.
 test-mitmproxy: wheel
 	$(if $(MITMPROXY),,$(error MITMPROXY=path/to/a/checkout/of/mitmproxy is needed))
 	test -d $(BUILD)/venv-mitmproxy || "$$(tests/setup/find-python.sh 3.13)" -m venv $(BUILD)/venv-mitmproxy
@@ -495,7 +495,7 @@ test-mitmproxy: wheel
 		test/mitmproxy/addons/test_dns_resolver.py test/mitmproxy/addons/test_next_layer.py \
 		-k "wireguard or mode_specs or dns_resolver"
 
-# The transport crate in a program of its own, and the host in Rust.
+# The transport crate in a native program, and the host in Rust.
 .PHONY: bench-programs watm-native rough-path
 bench-programs: modules watm-native
 	cargo build --release --locked --workspace --examples
@@ -503,11 +503,11 @@ bench-programs: modules watm-native
 watm-native:
 	cd watm && cargo build --release --locked -p watm-native
 
-# Paths of the stack's tests, for the kernel's TCP.
+# The paths of the stack's tests, for the kernel's TCP.
 rough-path:
 	cd watm && cargo build --release --locked -q -p watm-netstack --example rough_path
 
-# A module that does what it is told, the guest of the runtime's tests, and one of WATER that does harm.
+# Modules for the runtime's tests: a component that obeys commands, and a hostile WATER module.
 .PHONY: test-guest
 test-guest: setup
 	cd tests/guests && cargo build --release --locked -q --workspace --target wasm32-unknown-unknown \
@@ -520,7 +520,7 @@ test-guest: setup
 test-programs: $(BUILD)/axe/axe.min.js
 	tests/setup/apt.sh want chromium chromedriver curl wg ip ping
 
-# Checks of accessibility in the browser. Without npm the tests that need it are skipped.
+# Accessibility checks in the browser. Without npm the tests that need it are skipped.
 $(BUILD)/axe/axe.min.js: tests/setup/axe/package.json tests/setup/axe/package-lock.json
 	tests/setup/apt.sh want npm
 	mkdir -p $(@D)
@@ -528,7 +528,7 @@ $(BUILD)/axe/axe.min.js: tests/setup/axe/package.json tests/setup/axe/package-lo
 	! command -v npm >/dev/null || npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund
 	! command -v npm >/dev/null || cp $(@D)/node_modules/axe-core/axe.min.js $@
 
-# Modules that do nothing but harm, beside one that behaves: see tests/hostile/README.md.
+# Hostile modules beside a well-behaved one: see tests/hostile/README.md.
 
 .PHONY: hostile run-hostile
 hostile: test-guest $(BUILD)/venv-3.13/ready
@@ -542,8 +542,7 @@ run-hostile:
 run-test-hostile:
 	$(BUILD)/venv-3.13/bin/python -m tests.hostile --seconds 30
 
-# What strangers can send, chosen by a fuzzer, for SECONDS each target or TARGET alone: see
-# tests/fuzz/README.md. The tests replay the corpus.
+# Fuzzing of every target, or of TARGET alone, for SECONDS each: see tests/fuzz/README.md. The tests replay the corpus.
 
 SECONDS ?= 60
 
@@ -551,19 +550,19 @@ SECONDS ?= 60
 fuzz: module-plain test-guest
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
-# What tests by example cannot show: see tests/prove/README.md.
+# Models, Miri, mutants and defences: see tests/prove/README.md.
 
 .PHONY: prove prove-models prove-miri prove-mutants prove-defences
 prove: prove-models prove-miri prove-mutants
 
-# MODEL is one of them, or a part of its name.
+# MODEL is the name of a model, or a part of it.
 MODELS := --release --locked --manifest-path tests/prove/models/Cargo.toml --target-dir $(BUILD)/prove/models
 prove-models:
 	cargo fmt --check --manifest-path tests/prove/models/Cargo.toml
 	cargo build $(MODELS)
 	$(BOUNDED) cargo run -q $(MODELS) -- $(MODEL)
 
-# Miri comes with nightly alone.
+# Miri needs a nightly toolchain.
 NIGHTLY := nightly-2026-05-20
 MIRI := CARGO_TARGET_DIR=$(abspath $(BUILD)/prove/miri) $(BOUNDED) cargo +$(NIGHTLY) miri test --locked
 prove-miri:
@@ -571,21 +570,20 @@ prove-miri:
 	cd watm && MIRIFLAGS=-Zmiri-permissive-provenance $(MIRI) --target i686-unknown-linux-gnu -p watm-guest-v1 --test miri
 	cd watm && $(MIRI) -p ring -p getrandom@0.2.17
 
-# PART is one of those in the page's table.
+# PART is one of the parts in the page's table.
 prove-mutants: $(BUILD)/tools/bin/cargo-mutants
 	tests/prove/mutants.sh $(PART)
 
-# Needs root, since tests of promises do.
+# Needs root, like the tests of promises.
 prove-defences: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python tests/prove/defences.py $(NAME)
 
-# Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`
-# links them too, and runs the runtime in emulation. That takes as long as a third of all tests, which
-# therefore go without.
+# Other machines: `make check-machines` compiles the runtime and the wheel's crate for them. `make cross` links them
+# too, and runs the runtime in emulation. That takes as long as a third of all tests, so `make test` omits it.
 
 CROSS := x86_64-pc-windows-gnu aarch64-unknown-linux-gnu
 CROSS_FLAGS := --profile cross --locked $(CROSS:%=--target %)
-# What maturin sets: an extension module is not linked to a Python.
+# maturin sets this variable: an extension module is not linked to a Python.
 cross run-cross check-machines run-check-machines: export PYO3_BUILD_EXTENSION_MODULE := 1
 
 .PHONY: cross run-cross check-machines run-check-machines cross-compilers cross-programs
@@ -613,7 +611,7 @@ $(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-compi
 	mkdir -p $(@D)
 	x86_64-w64-mingw32-gcc -shared -o $@ $< -ladvapi32
 
-# Peers that are not ours.
+# Third-party peers.
 
 WGCLIENT := $(wildcard $(addprefix tests/wgclient/,go.mod *.go */*.go))
 
@@ -632,14 +630,14 @@ $(BUILD)/goclient: $(wildcard $(addprefix tests/tls/goclient/,go.mod *.go))
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
 
-# A server and a client, with a thread for each processor as it is by default.
+# A server and a client with the default of a thread for each processor.
 SHADOWSOCKS_RUST := shadowsocks-rust --version 1.25.0 --locked --no-default-features \
 	--features server,local,logging,multi-threaded,aead-cipher,aead-cipher-2022
 
 $(BUILD)/tools/bin/ssserver:
 	cargo install $(SHADOWSOCKS_RUST) --root $(BUILD)/tools
 
-# Those that only have to answer: fully optimized they take minutes to build.
+# Peers that only need to answer: with full optimization they take minutes to build.
 $(BUILD)/peers/bin/%: export CARGO_PROFILE_DEV_DEBUG := false
 $(BUILD)/peers/bin/%: export CARGO_PROFILE_DEV_OPT_LEVEL := 1
 $(BUILD)/peers/bin/ssserver:
@@ -656,12 +654,12 @@ $(BUILD)/tools/bin/registry:
 
 include packaging/dist.mk
 
-# The documents.
+# Documentation.
 
-# The crates of transports whose configuration a page describes.
+# The crates of transports whose configuration is on a page.
 REFERENCES := plain proxy-protocol reverse shadowsocks wireguard
 
-# The book, in build/docs, and in a browser that follows changes.
+# The book, in build/docs, or in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook
 .PHONY: docs docs-serve docs-reference plots screenshot
 docs: $(MDBOOK)
@@ -673,14 +671,14 @@ docs-serve: $(MDBOOK)
 $(MDBOOK):
 	cargo install mdbook --version 0.5.4 --locked --root $(BUILD)/tools
 
-# The tables of fields on the pages, from those that the parsers check by. Tests compare both.
+# Writes the tables of fields on the pages from the tables of the parsers. A test compares both.
 docs-reference: export WATM_WRITE_REFERENCE := 1
 docs-reference: tls-programs
 	cd watm && cargo test --locked -q $(REFERENCES:%=-p watm-%) --test reference
 	$(TLS_CARGO) test --locked -q --test reference
 	cargo test --release --locked -q --workspace --lib --bins fields
 
-# The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
+# The pictures of the pages: plots from docs/figures, and screenshots of mitmweb in a real browser.
 plots:
 	"$$(tests/setup/find-python.sh)" docs/figures/plots.py
 	"$$(tests/setup/find-python.sh)" docs/figures/data_path.py
