@@ -1,5 +1,6 @@
-# !/bin/sh Run a program for Windows, with an empty installation in $WINEPREFIX or build/wine/prefix. build/wine has a
-# library that wine lacks; see `make cross`.
+#!/bin/sh
+# Runs a program for Windows, with an empty installation in $WINEPREFIX or build/wine/prefix.
+# build/wine has a library that wine lacks; see `make cross`.
 set -eu
 build="$(cd "$(dirname "$0")/../.." && pwd)/build/wine"
 mkdir -p "$build"

@@ -1,6 +1,7 @@
-# !/bin/sh rustc with libFuzzer's instrumentation (counters of edges, operands of comparisons) in the crates that read
-# input of strangers. Ciphers and compilers would only be slow. Programs that the build itself runs are compiled without
-# --target, and stay as they are.
+#!/bin/sh
+# rustc with libFuzzer's instrumentation (counters of edges, operands of comparisons) in the crates that
+# read input of strangers. Ciphers and compilers would only be slow. Programs that the build itself runs
+# are compiled without --target, and stay as they are.
 rustc=$1
 shift
 case " $* " in

@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Print the path of a CPython of the given version ("3.12"), or of the newest supported one if none
-# is given. Looks on PATH, then where pyenv keeps its versions.
+#!/usr/bin/env bash
+# Prints the path of a CPython of the given version ("3.12"), or of the newest supported one if none is
+# given. Looks on PATH, then where pyenv keeps its versions.
 set -eu
 
 runs() { "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$2')" 2>/dev/null; }

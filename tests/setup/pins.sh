@@ -1,5 +1,7 @@
-# !/usr/bin/env bash Rewrite tests/setup/constraints-VERSION.txt with the versions that pip installs today for the tests
-# and the wheel. Usage: pins.sh VERSION…
+#!/usr/bin/env bash
+# Rewrites tests/setup/constraints-VERSION.txt with the versions that pip installs today for the tests and
+# the wheel.
+# Usage: pins.sh VERSION…
 set -eu
 cd "$(dirname "$0")/../.."
 
