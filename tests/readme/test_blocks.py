@@ -1,4 +1,4 @@
-"""Every block on the pages is run, read by the parser it is for, or listed with a reason."""
+"""Checks that every block on the pages is run, parsed by its program, or listed with a reason."""
 
 import asyncio
 import base64
@@ -23,24 +23,24 @@ LIMIT = 60
 
 PROMPTS = ("$ ", ": ")
 LANGUAGES = {"console", "text", "python", "rust", *PARSED}
-# What a line of a command begins with, behind its prompt or without one.
+# The beginning of a command, after a prompt or without one.
 PROGRAM = re.compile(r"\s*(\$|: |(sudo )?(watm|make|cargo|pip|curl|mitm(web|dump|proxy)(-watm)?) )")
 
 
 def begin_of(command: str) -> str | None:
-    """The longest beginning of the tables that a command has."""
+    """Returns the longest beginning in the tables that matches a command."""
     return max((begin for begin in TESTED | NOT_RUN if command.startswith(begin)), key=len, default=None)
 
 
 def names_of_tests() -> set[str]:
-    """The names of the tests in this folder."""
+    """Returns the names of the tests in this folder."""
     return {name for file in HERE.glob("test_*.py") for name in re.findall(r"^def (test_\w+)\(", file.read_text(), re.MULTILINE)}
 
 
 def faults(block: Block) -> list[str]:
-    """The lines of a block that are of no known kind."""
+    """Returns the lines of a block that are of no known kind."""
     if block.language not in LANGUAGES:
-        return [f"the language is none of {', '.join(sorted(LANGUAGES))}"]
+        return [f"the language is not one of {', '.join(sorted(LANGUAGES))}"]
     lines = lines_of(block.text)
     if block.language == "console":
         return [line for line in lines if not line.startswith(PROMPTS)]
@@ -83,7 +83,7 @@ def test_the_tables_have_nothing_that_is_not_shown():
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_code_is_in_fences(file):
-    """Else no test would see it."""
+    """Checks for commands in the text, which no other test sees."""
     indented = re.findall(r"^\n    \S.*$", prose(file.read_text()), re.MULTILINE)
     assert not indented
     assert file.read_text().count("```") % 2 == 0
@@ -102,12 +102,12 @@ def test_a_command_that_nobody_runs_is_found():
     assert begin_of("watm unknown") is None
 
 
-# What a command says that is not run, too.
+# This includes commands that are not run.
 
 
 @cache
 def options_of(subcommand: str) -> set[str]:
-    """The long options of a command of `watm`."""
+    """Returns the long options of a command of `watm`."""
     shown = subprocess.run([WATM, *subcommand.split(), "--help"], check=True, capture_output=True, text=True, timeout=LIMIT)
     return set(re.findall(r"--[a-z][a-z-]*", shown.stdout))
 
@@ -141,7 +141,8 @@ def test_every_command_of_the_program_is_on_a_page():
 def test_every_metric_of_the_table_is_in_the_code():
     sources = "".join(file.read_text() for file in (ROOT / "runtime").rglob("*.rs"))
     names = set(re.findall(r"`(watm_[a-z_]+[a-z])`", section("operations.md", "Metrics")))
-    # A metric that is made of a counter's name is in no file, and a counter gets its ending from the library.
+    # Metrics that are made from the names of counters are in no file, and the library adds the
+    # suffix of a counter.
     made = {"watm_module_streams_failed_total", "watm_host_guest_time_seconds_total"}
     written = {name: name.removeprefix("watm_").removesuffix("_total") for name in names - made}
     assert len(written) > 10 and [name for name, part in written.items() if part not in sources] == []
@@ -160,7 +161,7 @@ def test_every_target_of_make_that_is_mentioned_is_there():
     assert len(mentioned) > 10 and mentioned <= targets, mentioned - targets
 
 
-# Configurations, each read by the program that it is for.
+# Configurations, each parsed by its program.
 
 
 def test_programs_in_rust_are_compiled_somewhere():
@@ -174,7 +175,7 @@ def test_programs_in_rust_are_compiled_somewhere():
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory) -> dict[str, str]:
-    """A key, and a certificate that is its own issuer, in PEM."""
+    """Returns a key and a self-signed certificate, in PEM."""
     folder = tmp_path_factory.mktemp("certificate")
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=example.com"]
     made = ["openssl", "req", "-x509", *new, "-keyout", "key.pem", "-out", "cert.pem"]
@@ -183,7 +184,7 @@ def certificate(tmp_path_factory) -> dict[str, str]:
 
 
 def filled(block: str, certificate: dict[str, str]) -> str:
-    """A configuration with something real in its placeholders."""
+    """Returns a configuration with valid values in place of placeholders."""
     block = re.sub(r"PublicKey = <base64>", lambda _: f"PublicKey = {pubkey(genkey())}", block)
     block = re.sub(r"<base64>", lambda _: genkey(), block)
     block = re.sub(r"<16 (other )?bytes in base64>", lambda _: base64.b64encode(os.urandom(16)).decode(), block)
@@ -192,7 +193,7 @@ def filled(block: str, certificate: dict[str, str]) -> str:
 
 
 async def refusal(module: str, config: str) -> str | None:
-    """Why a module refuses a configuration."""
+    """Returns the error of a module for a configuration."""
     try:
         server = await mitmproxy_watm.start_server(module, "127.0.0.1", 0, config=config)
     except ValueError as e:
@@ -215,7 +216,7 @@ def test_a_configuration_of_a_module_is_accepted(block, certificate):
 
 
 def check(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
-    """`watm serve --check` with the modules that it names."""
+    """Runs `watm serve --check` with the modules that the configuration names."""
     for module in re.findall(r'^module = "(.*)"', config, re.MULTILINE):
         if not (folder / module).exists():
             (folder / module).symlink_to(MODULES / module)
@@ -233,7 +234,7 @@ def test_a_configuration_of_serve_is_accepted(config, tmp_path):
 
 
 def grants(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
-    """A program that reads grants."""
+    """Runs a program that reads grants."""
     (folder / "grants.toml").write_text(config)
     command = [WATM, "inspect", "--grants", "grants.toml", MODULES / "plain.wasm"]
     return subprocess.run(command, cwd=folder, env={"HOME": str(folder)}, capture_output=True, text=True, timeout=LIMIT)
@@ -246,11 +247,11 @@ def test_grants_are_accepted(config, tmp_path):
     assert grants(tmp_path, config + "memory = 1\n").returncode == 2
 
 
-# The tables of fields, beside those that the parsers have.
+# The tables of fields, compared with those of the parsers.
 
 
 def section(page: str, heading: str) -> str:
-    """The part of a page below a heading, up to the next one."""
+    """Returns the section of a page below a heading."""
     content = (ROOT / "docs" / "src" / page).read_text()
     found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", content, re.MULTILINE | re.DOTALL)
     assert found, f"{page} has no heading {heading!r}"
@@ -258,13 +259,13 @@ def section(page: str, heading: str) -> str:
 
 
 def fields_of_page(page: str, heading: str) -> set[str]:
-    """The names in the first columns of the tables of a section."""
+    """Returns the names in the first columns of a section's tables."""
     rows = re.findall(r"^\| (`.*?) \|", section(page, heading), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
 def fields_of_error(error: str) -> set[str]:
-    """The fields that an error about an unknown one lists."""
+    """Returns the fields that an error for an unknown field lists."""
     quoted = re.findall(r"`([\w-]+)`", error)
     if quoted:
         return set(quoted[1:])
@@ -291,7 +292,7 @@ UNKNOWN = {
     ("tls.md", "`proxy-out`"): ("tls", '{"proxy-out": {"unknown": 1}}'),
     ("tls.md", "`server`"): ("tls", '{"server": {"unknown": 1}}'),
 }
-"""A section with a table of fields, and a configuration whose error lists them."""
+"""Sections with tables of fields, and configurations whose errors list the fields."""
 
 
 @pytest.mark.parametrize("place", UNKNOWN, ids=" ".join)

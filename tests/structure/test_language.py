@@ -1,8 +1,10 @@
-"""The language of all pages and doc comments: plain technical English, as CONTRIBUTING.md describes it."""
+"""The language of pages, comments and texts: plain technical English, as CONTRIBUTING.md describes it."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -164,21 +166,45 @@ def test_doc_comments_begin_with_a_noun_or_a_verb() -> None:
     assert [f"{name}: {each}" for name in names for each in clauses(name, (ROOT / name).read_text())] == []
 
 
+HEADS = {
+    ".rs": r"//! \S",
+    ".go": r"(//go:build .*\n\n)?// \S",
+    ".js": r"// \S",
+    ".css": r"/\* \S",
+    ".py": r"(#!.*\n)?r?\"\"\"\S",
+    ".pyi": r"\"\"\"\S",
+    ".sh": r"#!.*\n# \S",
+}
+"""The beginning of a file with its purpose, by the ending of its name."""
+
+
 def without_head(names: list[str]) -> list[str]:
-    """The files of these that do not open with their purpose."""
-    return [name for name in names if not (ROOT / name).read_text().startswith("//! ")]
+    """Returns the files of these that do not open with their purpose. Empty files need none."""
+    texts = {name: (ROOT / name).read_text() for name in names}
+    return [name for name, text in texts.items() if text and not re.match(HEADS[Path(name).suffix], text)]
 
 
-def test_files_of_rust_open_with_their_purpose() -> None:
-    names = sources("*.rs")
+def test_source_files_open_with_their_purpose() -> None:
+    names = sources(*(f"*{ending}" for ending in HEADS))
     assert names
     assert without_head(names) == []
 
 
-def test_a_file_of_rust_without_a_purpose_is_found(tmp_path: Path) -> None:
-    (tmp_path / "a.rs").write_text("use std::fs;\n\n//! Too late.\n")
-    (tmp_path / "b.rs").write_text("//! Its purpose.\n")
-    assert without_head([str(tmp_path / "a.rs"), str(tmp_path / "b.rs")]) == [str(tmp_path / "a.rs")]
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("a.rs", "use std::fs;\n\n//! Too late.\n", "//! Its purpose.\n"),
+        ("a.go", "package main\n", "// Its purpose.\n\npackage main\n"),
+        ("a.py", "import ast\n", '"""Its purpose."""\n'),
+        ("a.sh", "#!/bin/sh\nset -eu\n", "#!/bin/sh\n# Its purpose.\n"),
+    ],
+)
+def test_a_file_without_its_purpose_is_found(name: str, wrong: str, right: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(wrong)
+    assert without_head([str(path)]) == [str(path)]
+    path.write_text(right)
+    assert without_head([str(path)]) == []
 
 
 def test_a_docstring_without_a_noun_is_found() -> None:
@@ -262,3 +288,88 @@ def test_an_archaic_string_is_found() -> None:
     rust = '/// It has not a role.\n#[error("{0}: has not \\\n    the role")]\nx("good");\n#[cfg(test)]\nmod tests { x("nobody"); }'
     assert archaic(strings(rust)) == ["write 'does not have': \"{0}: has not the role\""]
     assert archaic(texts('"""Nobody."""\nx = f"{y} serves again"\n')) == ["write 'rolled back to':  serves again"]
+
+
+# Comments of all kinds, and docstrings. The doc comments of clap's types are the program's `--help`.
+
+COMMENTS = {
+    r"^(What|Who|Whoever|Whom|Whose|Whether|Whatever)\b(?!.*\?$)": "put a noun first; a clause is no subject",
+    r"\b(We|we|our|Our|ours)\b": "name the project, the program or the module",
+    r"\b(is|are|was|were) to (be|go|have|say|serve|stay|do|happen)\b": "write 'must', or state the fact",
+    r"\b(reads?|writes?|dials?|serves?|wants?) no more\b(?! than)": "write 'has stopped reading'",
+    r"\b(at hand|for want of|of late|as (it|they) likes?|been seen to|to be had|gives? way)\b": "use an everyday term",
+    r"\b(other people|somebody else|nobody else|anybody else)'s\b": "name the party",
+    r"\b(deaf|heeds?|uproot)\b": "use the term of the field",
+}
+"""Patterns that sentences of comments must not have, and what to write instead."""
+
+_GENERATED = re.compile(r"\.lock$|/go\.(mod|sum)$|/corpus/|\.min\.")
+
+
+def hashed(text: str) -> list[str]:
+    """Returns the comments of a file whose comments begin with `#`, each paragraph as one text."""
+    lines = [re.match(r"\s*# ?(?!!)(.*)", line) for line in text.splitlines()]
+    return "\n".join(line[1] if line else "" for line in lines).split("\n\n")
+
+
+def slashed(text: str) -> list[str]:
+    """Returns the comments of a file whose comments begin with `//`, each paragraph as one text."""
+    lines = [re.match(r"\s*//[/!]? ?(.*)", line) for line in text.splitlines()]
+    return "\n".join(line[1] if line else "" for line in lines).split("\n\n")
+
+
+def of_python(text: str) -> list[str]:
+    """Returns the comments and docstrings of a Python file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    tree = ast.parse(text)
+    documented = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
+    literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    documented += [node.value for node in literals if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    trailing = [token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT and token.line.lstrip()[0] != "#"]
+    return documented + trailing + hashed(text)
+
+
+def comments(name: str, text: str) -> list[str]:
+    """Returns the comments of a file by its name."""
+    if name.endswith((".py", ".pyi")):
+        return of_python(text)
+    return (slashed if name.endswith((".rs", ".go", ".wit", ".js")) else hashed)(text)
+
+
+def dialect(name: str, text: str) -> list[str]:
+    """Returns the sentences in the comments of a file that have a pattern of `COMMENTS`, with the advice."""
+    found = []
+    for comment in comments(name, text):
+        for sentence in sentences(comment):
+            found += [f"{advice}: {sentence}" for pattern, advice in COMMENTS.items() if re.search(pattern, sentence)]
+    return found
+
+
+def test_comments_are_in_plain_english() -> None:
+    kinds = ("rs", "go", "wit", "js", "py", "pyi", "sh", "toml", "mk", "yml", "yaml", "txt")
+    names = [name for name in sources(*(f"*.{kind}" for kind in kinds), "*Makefile") if not _GENERATED.search(name)]
+    assert len(names) > 1000
+    found = {name: wrong for name in names if (wrong := dialect(name, (ROOT / name).read_text()))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.rs", "/// Sends it. What is\n/// refused is counted.\nfn a() {}\n"),
+        ("a.rs", "fn a() {\n    // Who waits for room is woken.\n    b();\n}\n"),
+        ("a.wit", "    /// The other end reads no more.\n"),
+        ("a.py", '"""A server of ours."""\n'),
+        ("a.py", "A = 1  # what is at hand\n"),
+        ("a.py", "# Other people's\n# and somebody else's programs.\n"),
+        ("a.sh", "#!/bin/sh\n# The file that is to be built.\n"),
+        ("a.go", "package main\n\n// our server\n"),
+    ],
+)
+def test_a_comment_in_dialect_is_found(name: str, text: str) -> None:
+    assert dialect(name, text)
+
+
+def test_code_in_comments_is_no_fault() -> None:
+    assert dialect("a.rs", "/// Returns what `we` read: no more than `us` bytes.\nlet ours = 1;\n") == []
