@@ -259,7 +259,7 @@ async def test_a_click_in_the_capture_tab_leaves_our_modes_running(tmp_path):
         await program.wait_for(r"HTTP\(S\) proxy at .* stopped")
         assert await program.ask(modes=True) == [MODE]
         assert "WireGuard server at" not in program.text  # not stopped, not even for a moment
-        # The tab does not know our modes; a link beside it leads to the page that does.
+        # The tab does not know `watm:` modes; a link beside it leads to the page that does.
         await window.click("//a[.='Transport modules']")
         await window.wait_until("document.querySelector('main h3')?.innerText.startsWith('Scan this')")
         assert await window.complaints() == []

@@ -238,7 +238,7 @@ ARCHAIC = {
     r"\b(is|are) looked up (here|again)\b": "write 'resolve'",
     r"\b(is|are) not given to\b": "write 'does not provide'",
 }
-"""What the texts for users no longer say, and what they say instead."""
+"""Patterns that texts for users must not have, and what to write instead."""
 
 _TOKEN = re.compile(
     r"//[^\n]*"

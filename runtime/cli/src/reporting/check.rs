@@ -32,8 +32,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Carrying for S {}
 /// A check: its destination and protocol.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
-    /// Passes if the destination accepts a connection, and then sends something or closes after our
-    /// half-close.
+    /// Passes if the destination accepts a connection, and then sends something or closes after the
+    /// client's half-close.
     Tcp(Destination),
     /// Passes if the destination answers a GET with a status below 500.
     Http(Destination, Uri),

@@ -25,9 +25,9 @@
 //! # Alternative: a process with limits of its own
 //!
 //! A child with `RLIMIT_AS` and `RLIMIT_CPU` would bound every cost, even one that is unknown here.
-//! It is cheap: `watm` starts in 10 ms, reads compiled code back from the cache in less, and compiles
-//! TLS, the largest of our modules, in 1.6 s and 105 MiB, with `RLIMIT_AS` at 512 MiB. These
-//! disadvantages rule it out:
+//! It is cheap: `watm` starts in 10 ms, reads compiled code back from the cache in less, and
+//! compiles TLS, the largest module of the project, in 1.6 s and 105 MiB, with `RLIMIT_AS` at 512
+//! MiB. These disadvantages rule it out:
 //!
 //! - A Python extension has no program to start: the interpreter may be frozen, and a fork of a
 //!   process with threads cannot call the compiler.
