@@ -75,7 +75,7 @@ async fn play(registry: &str, count: usize, folder: PathBuf) -> Outcome {
         .await?;
     fleet.look("1.2 to stable", Who::All).await?;
 
-    println!("\nA bad release is seen in canary, and taken back by a floor");
+    println!("\nA bad release is found in canary, and rolled back by a floor");
     publisher
         .publish("1.3", Asks::AsBefore, Keys::Two, &["canary"])
         .await?;
@@ -88,26 +88,26 @@ async fn play(registry: &str, count: usize, folder: PathBuf) -> Outcome {
     publisher.replay("1.3", "canary", &everywhere).await?;
     fleet.look("the registry replays 1.3", Who::All).await?;
 
-    println!("\nWho has the registry, and no key");
+    println!("\nAn attacker with the registry, and no key");
     publisher.change("1.4", &everywhere).await?;
-    fleet.look("1.4 with something added", Who::All).await?;
+    fleet.look("1.4 with an added section", Who::All).await?;
     publisher.replay("1.4", "canary", &everywhere).await?;
     fleet.look("canary's 1.4 under every tag", Who::All).await?;
     fleet.announce(&publisher.note("1.5")?)?;
     publisher.replay_own("1.4", &everywhere).await?;
-    fleet.look("1.5 is out, and is held back", Who::All).await?;
+    fleet.look("1.5 is out, but withheld", Who::All).await?;
 
-    println!("\nWho has one release key of two");
+    println!("\nAn attacker with one release key of two");
     publisher
         .publish("1.6", Asks::AsBefore, Keys::OneStolen, &everywhere)
         .await?;
     fleet.look("1.6 signed with it", Who::All).await?;
 
-    println!("\nWho has two release keys of two: enough");
+    println!("\nAn attacker with two release keys of two: enough");
     publisher
         .publish("1.6", Asks::More, Keys::TwoStolen, &everywhere)
         .await?;
-    fleet.look("1.6 asks for a way out", Who::All).await?;
+    fleet.look("1.6 asks for connections", Who::All).await?;
     publisher
         .publish("2.1", Asks::AsBefore, Keys::TwoStolen, &everywhere)
         .await?;
@@ -120,7 +120,7 @@ async fn play(registry: &str, count: usize, folder: PathBuf) -> Outcome {
         .look("1.(2^64-1) asks for nothing", Who::Percent(HIT_PERCENT))
         .await?;
 
-    println!("\nThe root takes the keys back and raises the epoch");
+    println!("\nThe root revokes the keys and raises the epoch");
     publisher.rotate()?;
     publisher
         .publish("2.1", Asks::AsBefore, Keys::Two, &everywhere)
@@ -135,6 +135,6 @@ async fn play(registry: &str, count: usize, folder: PathBuf) -> Outcome {
 
     println!("\nThe registry is gone");
     let nowhere = Source::parse("oci://127.0.0.1:9/fleet/wireguard:stable")?;
-    fleet.look_at(nowhere, "nobody answers").await?;
+    fleet.look_at(nowhere, "no answer").await?;
     Ok(())
 }

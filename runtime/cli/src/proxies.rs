@@ -25,7 +25,7 @@ use crate::tcp;
 /// The default port of DNS servers.
 pub(crate) const DNS_PORT: u16 = 53;
 
-/// Options for proxies and forwarded ports. Each may be given several times.
+/// Options for proxies and port forwards. Each may be given several times.
 #[derive(clap::Args)]
 #[group(multiple = true)]
 pub(crate) struct ProxyOptions {

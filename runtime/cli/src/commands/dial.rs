@@ -21,7 +21,7 @@ use crate::{accept_loop, follow, join, stdio, tcp, through};
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Destination; not with --fixed, nor with proxies and forwarded ports.
+    /// Destination; not with --fixed, nor with proxies and port forwards.
     #[arg(
         value_name = "HOST:PORT",
         value_parser = destination,
