@@ -57,16 +57,32 @@ demo: ready-to-run
 	+tests/setup/stage.sh 'onetun, the client' $(MAKE) --no-print-directory $(BUILD)/tools/bin/onetun
 	+tests/setup/stage.sh 'the demo' $(MAKE) --no-print-directory run-demo
 
+# The first start builds with a fast profile, and two stages at a time, because parts of each use one core only.
 STAGE := +tests/setup/stage.sh
-.PHONY: ready-to-run
+.PHONY: ready-to-run stages-to-run run-stage-module run-stage-command run-stage-wheel run-stage-mitmproxy
+ready-to-run: export PROFILE := quick
 ready-to-run:
-	$(STAGE) 'mitmproxy, in $(BUILD)/venv' $(MAKE) --no-print-directory $(BUILD)/venv/installed
-ifndef WATM_WHEEL
-	$(STAGE) 'the WireGuard module' $(MAKE) --no-print-directory module-wireguard
-	$(STAGE) 'the command watm, which seals it' $(MAKE) --no-print-directory sealed-wireguard
-	$(STAGE) 'the Python package' $(MAKE) --no-print-directory wheel-of-packaged
-endif
+	$(STAGE) 'everything' $(MAKE) --no-print-directory -j2 stages-to-run
 	$(STAGE) 'its installation' $(MAKE) --no-print-directory installed-to-run
+
+stages-to-run: run-stage-mitmproxy $(if $(WATM_WHEEL),,run-stage-wheel)
+
+run-stage-mitmproxy:
+	$(STAGE) 'mitmproxy, in $(BUILD)/venv' $(MAKE) --no-print-directory $(BUILD)/venv/installed
+
+run-stage-module:
+	$(STAGE) 'the WireGuard module' $(MAKE) --no-print-directory module-wireguard
+
+run-stage-command:
+	$(STAGE) 'the runtime, and the command that seals the module' $(MAKE) --no-print-directory built-command
+
+run-stage-wheel: run-stage-module run-stage-command
+	$(STAGE) 'the Python package' $(MAKE) --no-print-directory sealed-wheel-to-run
+
+.PHONY: sealed-wheel-to-run
+sealed-wheel-to-run: $(BUILD)/maturin/bin/maturin
+	$(SEAL) wireguard=$(MODULE)
+	$(MAKE) --no-print-directory wheel-of-packaged
 
 # Installs the given wheel, or the last one built, into the environment of mitmproxy.
 .PHONY: installed-to-run
@@ -203,21 +219,20 @@ tls-programs:
 # for development that is made here. An unchanged module keeps its seal.
 export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 .PHONY: sealed
-sealed: modules
-	cargo build --release --locked -q --bin watm
-	host-python/packaging/seal.sh target/release/watm $(BUILD)/seal $(PACKAGED) wireguard=$(MODULE) \
-		tls=watm/target/modules/tls.wasm \
+sealed: modules built-command
+	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm \
 		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
+
+# The profile of builds; `make run` has one of its own.
+PROFILE ?= release
+SEAL = host-python/packaging/seal.sh target/$(PROFILE)/watm $(BUILD)/seal $(PACKAGED)
+.PHONY: built-command
+built-command:
+	cargo build --profile $(PROFILE) --locked -q --bin watm
 
 $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
 	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0
-
-# Seals WireGuard alone, for `make run`. Other sealed modules stay.
-.PHONY: sealed-wireguard
-sealed-wireguard: module-wireguard
-	cargo build --release --locked -q --bin watm
-	host-python/packaging/seal.sh target/release/watm $(BUILD)/seal $(PACKAGED) wireguard=$(MODULE)
 
 wheel: sealed
 	$(MAKE) --no-print-directory wheel-of-packaged
@@ -226,7 +241,7 @@ wheel: sealed
 .PHONY: wheel-of-packaged
 wheel-of-packaged: $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
-	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
+	$(BUILD)/maturin/bin/maturin build --profile $(PROFILE) --locked -q -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
 # The constraints for the Python version of an environment.
