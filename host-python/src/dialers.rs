@@ -1,5 +1,5 @@
 //! Running dialers for all dials of the process. The latest used are kept, so that dials with equal
-//! options share one: a component has a thread for each.
+//! options share one: a component has a thread for each. Used throughout the crate.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,5 @@
-//! Flows for event loops: every call returns at once. The package's streams wrap them.
+//! Flows for event loops: every call returns at once. The package's streams wrap them. Used by
+//! `dial` and `server`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Options that dialers and relays share.
+//! Options that dialers and relays share. Used throughout the crate.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! The native thread that runs all connections and relays of the process, for any number of event
-//! loops.
+//! loops. Used by `dial`, `dialer`, `relay` and `updates`.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};

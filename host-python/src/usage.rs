@@ -1,4 +1,4 @@
-//! Resources that a module has used, in the status of servers and dialers.
+//! Resources that a module has used, in the status of servers and dialers. Used by `server`.
 
 use pyo3::prelude::*;
 use watm_runtime::UsedDestination;

@@ -1,5 +1,5 @@
-//! Incoming connections, which are served concurrently, each with its handshake. Called by
-//! the roles and by the server of a WATER module.
+//! Incoming connections, which are served concurrently, each with its handshake. Called by the
+//! roles and by the server of a WATER module. Used by `listener`, `relay` and `water`.
 
 use std::future::{Future, poll_fn};
 use std::io;

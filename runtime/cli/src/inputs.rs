@@ -1,4 +1,4 @@
-//! Readers of files and addresses that users name.
+//! Readers of files and addresses that users name. Used throughout the crate.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Functions that differ by operating system: signals, descriptors, and kernel settings.
+//! Functions that differ by operating system: signals, descriptors, and kernel settings. Used
+//! throughout the crate.
 
 #[cfg(unix)]
 pub(crate) use unix::{

@@ -1,4 +1,4 @@
-//! Words for people: units, and a module's permissions as sentences.
+//! Words for people: units, and a module's permissions as sentences. Used by `status`.
 //!
 //! The page in mitmweb uses the same words, in `host-python/python/mitmproxy_watm/words.py`. Both are
 //! tested against `tests/words.json`.

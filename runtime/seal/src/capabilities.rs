@@ -1,4 +1,5 @@
-//! Capabilities in manifests, delegations, approvals and policies, with their encoding.
+//! Capabilities in manifests, delegations, approvals and policies, with their encoding. Used by
+//! `root`.
 
 use std::collections::BTreeSet;
 use std::fmt;

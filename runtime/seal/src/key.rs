@@ -1,4 +1,5 @@
-//! Ed25519 keys and signatures, which seals, roots and freshness notes share.
+//! Ed25519 keys and signatures, which seals, roots and freshness notes share. Used by `freshness`,
+//! `root` and `sealed`.
 
 use std::fmt;
 use std::str::FromStr;

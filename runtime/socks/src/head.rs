@@ -1,4 +1,5 @@
-//! Reads the heads of SOCKS requests, and not one byte beyond them.
+//! Reads the heads of SOCKS requests, and not one byte beyond them. Used by `arguments`, `proxy`,
+//! `socks4` and `socks5`.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -1,4 +1,5 @@
-//! Joins a client and a connection, and moves bytes between them until both have ended.
+//! Joins a client and a connection, and moves bytes between them until both have ended. Used
+//! throughout the crate.
 
 use std::io;
 

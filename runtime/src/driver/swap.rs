@@ -1,4 +1,4 @@
-//! Swaps: one module replaces another while traffic flows.
+//! Swaps: one module replaces another while traffic flows. Used by `run`.
 //!
 //! The new module starts with the old one's snapshot, on a thread of its own, so that the old one
 //! serves meanwhile. Then the new one serves, and the old one finishes its flows. During the

@@ -1,4 +1,5 @@
-//! A stream through a module, as dialers and listeners return it.
+//! A stream through a module, as dialers and listeners return it. Used by `dialer`, `fixed_dialer`
+//! and `listener`.
 
 use std::fmt;
 use std::future::poll_fn;

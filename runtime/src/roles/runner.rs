@@ -1,4 +1,5 @@
-//! The common interface of modules of all kinds behind a dialer, a listener or a relay.
+//! The common interface of modules of all kinds behind a dialer, a listener or a relay. Used
+//! throughout the crate.
 
 use std::future::Future;
 use std::pin::Pin;

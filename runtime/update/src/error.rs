@@ -1,4 +1,4 @@
-//! Errors of sources, and the cleaning of texts that servers send.
+//! Errors of sources, and the cleaning of texts that servers send. Used throughout the crate.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,5 @@
 //! The HTTP client for sources and registries: TLS roots, credentials, redirections, time limits.
+//! Used throughout the crate.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

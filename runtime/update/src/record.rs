@@ -1,4 +1,4 @@
-//! The record beside a place, for asking a server only for new files.
+//! The record beside a place, for asking a server only for new files. Used throughout the crate.
 
 use serde_derive::{Deserialize, Serialize};
 

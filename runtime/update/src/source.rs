@@ -1,4 +1,5 @@
-//! Sources of modules, and the parser of their notation.
+//! Sources of modules, and the parser of their notation. Used by `fetch`, `publish`, `record` and
+//! `updater`.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Blocking work of updates on threads of its own.
+//! Blocking work of updates on threads of its own. Used by `part`, `path` and `updater`.
 
 /// Runs work that may wait for a disk or use much CPU on a blocking thread. It completes even if
 /// the caller is dropped.

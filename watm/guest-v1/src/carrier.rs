@@ -1,4 +1,5 @@
-//! The interface between the shell and the code that carries one connection.
+//! The interface between the shell and the code that carries one connection. Used throughout the
+//! crate.
 
 use wasip1::Errno;
 use watm_core::{ConfigError, ErrorCode};

@@ -1,4 +1,5 @@
-//! The configuration file, which WATER hosts put where a module can open it.
+//! The configuration file, which WATER hosts put where a module can open it. Used by `carrier`,
+//! `relayed` and `shell`.
 
 use wasip1::{Errno, Fd, Iovec};
 

@@ -1,4 +1,4 @@
-//! A stream that the host has opened, by its descriptor.
+//! A stream that the host has opened, by its descriptor. Used throughout the crate.
 
 use wasip1::{Ciovec, Errno, Fd, Iovec};
 use watm_core::ErrorCode;

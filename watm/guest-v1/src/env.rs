@@ -1,4 +1,5 @@
-//! WATER's additions to WASI: connections from the host.
+//! WATER's additions to WASI: connections from the host. Used by `hosted`, `imports`, `relayed` and
+//! `shell`.
 
 use wasip1::Ciovec;
 

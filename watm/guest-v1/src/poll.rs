@@ -1,4 +1,5 @@
-//! The wait for events, in which a module spends its life.
+//! The wait for events, in which a module spends its life. Used by `hosted`, `relayed` and
+//! `worker`.
 
 use std::mem::MaybeUninit;
 

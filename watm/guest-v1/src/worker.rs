@@ -1,4 +1,5 @@
 //! The life of a connection: it moves bytes until both streams have ended, or the host cancels.
+//! Used by `shell`.
 
 use wasip1::Errno;
 use watm_stream::{Needs, Progress, Ready};

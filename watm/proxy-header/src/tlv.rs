@@ -1,4 +1,4 @@
-//! The TLVs of version 2: types, encoding, and iteration.
+//! The TLVs of version 2: types, encoding, and iteration. Used by `write`.
 
 /// The protocol that TLS negotiated (ALPN).
 pub const ALPN: u8 = 0x01;

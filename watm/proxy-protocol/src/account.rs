@@ -1,4 +1,4 @@
-//! Counters and the bytes of clients, reported in the status.
+//! Counters and the bytes of clients, reported in the status. Used by `codec` and `datagrams`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The codec of connections, and the transport's configuration.
+//! The codec of connections, and the transport's configuration. Used by `transport`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;

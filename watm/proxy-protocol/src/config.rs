@@ -1,4 +1,4 @@
-//! The configuration and its fields.
+//! The configuration and its fields. Used by `codec`, `datagrams` and `opening`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The facts of a header, as addresses and attributes of a flow.
+//! The facts of a header, as addresses and attributes of a flow. Used by `codec`, `datagrams` and
+//! `opening`.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The content of a parsed header.
+//! The content of a parsed header. Used throughout the crate.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The reasons for refusals, with their counters.
+//! The reasons for refusals, with their counters. Used by `account`, `codec`, `datagrams` and
+//! `opening`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The senders whose headers are trusted.
+//! The senders whose headers are trusted. Used by `config`.
 
 use std::net::{IpAddr, SocketAddr};
 

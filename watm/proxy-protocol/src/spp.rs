@@ -1,4 +1,4 @@
-//! Cloudflare's Simple Proxy Protocol for datagrams.
+//! Cloudflare's Simple Proxy Protocol for datagrams. Used by `datagrams` and `opening`.
 
 use std::net::{IpAddr, SocketAddr};
 

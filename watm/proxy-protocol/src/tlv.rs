@@ -1,4 +1,4 @@
-//! The checks of the TLVs of version 2.
+//! The checks of the TLVs of version 2. Used by `v2`.
 
 use watm_proxy_header::Tlvs;
 use watm_proxy_header::tlv::{AUTHORITY, CRC32C, LONGEST_UNIQUE_ID, SSL, SSL_HEAD, UNIQUE_ID};

@@ -1,4 +1,4 @@
-//! Version 1: a line of text (section 2.1).
+//! Version 1: a line of text (section 2.1). Used by `parse`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::{self, FromStr};

@@ -1,4 +1,4 @@
-//! Version 2: a binary header (section 2.2).
+//! Version 2: a binary header (section 2.2). Used by `parse`.
 
 use std::net::{IpAddr, SocketAddr};
 

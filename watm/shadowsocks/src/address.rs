@@ -1,4 +1,5 @@
-//! Destinations of flows, in the encoding of SOCKS5 (RFC 1928, section 5).
+//! Destinations of flows, in the encoding of SOCKS5 (RFC 1928, section 5). Used by `codec`,
+//! `packet`, `request` and `stream`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

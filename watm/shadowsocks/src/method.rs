@@ -1,4 +1,4 @@
-//! The methods by name, with their lengths.
+//! The methods by name, with their lengths. Used throughout the crate.
 
 use std::fmt;
 use std::str::FromStr;

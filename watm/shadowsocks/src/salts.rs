@@ -1,4 +1,4 @@
-//! Salts: new ones, and the memory of used ones against replays.
+//! Salts: new ones, and the memory of used ones against replays. Used throughout the crate.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The state that one module hands over to the next.
+//! The state that one module hands over to the next. Used by `stream` and `transport`.
 
 use crate::datagram::Remembered;
 use crate::salts::Salts;

@@ -1,4 +1,4 @@
-//! The date, which requests contain.
+//! The date, which requests contain. Used by `codec` and `stamp`.
 
 use std::cell::Cell;
 use std::time::SystemTime;

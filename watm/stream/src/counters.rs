@@ -1,4 +1,4 @@
-//! Counters of a stream transport's connections, reported in its status.
+//! Counters of a stream transport's connections, reported in its status. Used by `streams`.
 
 /// Counts of the outcomes of connections.
 #[derive(Debug, Default)]

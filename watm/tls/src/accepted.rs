@@ -1,4 +1,4 @@
-//! The codec of a connection from a client.
+//! The codec of a connection from a client. Used by `codec`, `proxy` and `transport`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The choice of the certificate that a client gets.
+//! The choice of the certificate that a client gets. Used by `transport`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

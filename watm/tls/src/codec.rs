@@ -1,4 +1,4 @@
-//! The codec of one connection, accepted or dialled.
+//! The codec of one connection, accepted or dialled. Used by `transport`.
 
 use std::net::SocketAddr;
 

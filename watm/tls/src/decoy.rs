@@ -1,4 +1,4 @@
-//! Clients that go to the decoy, and the bytes received from them until then.
+//! Clients that go to the decoy, and the bytes received from them until then. Used by `accepted`.
 
 use watm_stream::Buffer;
 

@@ -1,4 +1,4 @@
-//! The codec of a connection to a server.
+//! The codec of a connection to a server. Used by `codec` and `transport`.
 
 use std::rc::Rc;
 

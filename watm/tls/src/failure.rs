@@ -1,4 +1,4 @@
-//! Error messages for failed handshakes.
+//! Error messages for failed handshakes. Used throughout the crate.
 
 use std::fmt;
 use std::sync::Arc;

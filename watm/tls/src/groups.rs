@@ -1,4 +1,4 @@
-//! X25519MLKEM768, the key exchange that combines X25519 and ML-KEM-768.
+//! X25519MLKEM768, the key exchange that combines X25519 and ML-KEM-768. Used by `config`.
 //!
 //! A quantum computer would break X25519, also in recordings made before it existed. ML-KEM is
 //! designed to withstand it, and X25519 stays in case ML-KEM does not withstand today's computers.

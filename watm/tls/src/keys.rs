@@ -1,4 +1,5 @@
-//! Private keys: those in the configuration, and those that the host keeps.
+//! Private keys: those in the configuration, and those that the host keeps. Used by `certificates`
+//! and `config`.
 
 use std::fmt;
 use std::sync::Arc;

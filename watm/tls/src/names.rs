@@ -1,4 +1,4 @@
-//! Names, and patterns for them.
+//! Names, and patterns for them. Used by `clients`, `config` and `facts`.
 
 /// Returns true if the DNS name `pattern`, whose first label may be `*`, matches `name`. Both are
 /// in lower case.

@@ -1,4 +1,4 @@
-//! The PROXY header that names the client to the application.
+//! The PROXY header that names the client to the application. Used by `accepted`.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The check of dialled servers by their certificates.
+//! The check of dialled servers by their certificates. Used by `transport`.
 
 use std::fmt;
 use std::sync::Arc;

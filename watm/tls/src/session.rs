@@ -1,4 +1,4 @@
-//! A rustls connection between buffers.
+//! A rustls connection between buffers. Used by `accepted`, `dialled` and `transport`.
 
 use std::io::{self, BufRead, IoSlice, Write};
 

@@ -1,4 +1,5 @@
-//! Verification of signatures in handshakes, the same for clients and servers.
+//! Verification of signatures in handshakes, the same for clients and servers. Used by `clients`
+//! and `servers`.
 
 /// Defines the methods of rustls's two verifiers that ask the provider `self.provider`.
 macro_rules! signatures_by_provider {

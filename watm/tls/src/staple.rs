@@ -1,4 +1,5 @@
 //! The issuer's response on the status of a certificate, for clients that ask (OCSP, RFC 6960).
+//! Used by `certificates`, `config` and `transport`.
 //!
 //! A client treats a response that is too old, or for another certificate, as an attack, and
 //! usually accepts a missing one. A response for another certificate is therefore refused, and one

@@ -1,4 +1,4 @@
-//! The client certificates in the session of a ticket.
+//! The client certificates in the session of a ticket. Used by `tickets`.
 //!
 //! rustls gives a ticketer a session as bytes, without a parser for them. The layout is that of its
 //! `ServerSessionValue`: name, version, cipher suite, secret, the flag for the extended master secret, certificates,

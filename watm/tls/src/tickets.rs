@@ -1,4 +1,5 @@
-//! Session tickets: sessions that clients keep, encrypted for all servers that share a secret.
+//! Session tickets: sessions that clients keep, encrypted for all servers that share a secret. Used
+//! by `transport`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! The transport: the configuration and state that all connections share.
+//! The transport: the configuration and state that all connections share. Used by `accepted` and
+//! `dialled`.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

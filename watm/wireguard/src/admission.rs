@@ -1,5 +1,5 @@
 //! Limits on handshakes. A key exchange costs half a millisecond in a module, so strangers must
-//! neither cause many of them nor keep others from theirs.
+//! neither cause many of them nor keep others from theirs. Used by `receive` and `transport`.
 //!
 //! 1. A message with a wrong mac1 comes from a sender that does not know the server's public key.
 //!    It is dropped, and counts for nothing else.

@@ -1,4 +1,5 @@
-//! The clock of boringtun: time from the host, and dates for initiations.
+//! The clock of boringtun: time from the host, and dates for initiations. Used by `dial`,
+//! `transport` and `tunnel`.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Counters of the transport by name, for its status.
+//! Counters of the transport by name, for its status. Used throughout the crate.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

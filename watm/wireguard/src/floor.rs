@@ -1,4 +1,5 @@
 //! The newest accepted initiations of a peer. Neither they nor older ones may be accepted again.
+//! Used throughout the crate.
 
 use crate::handshake_time::Timestamp;
 

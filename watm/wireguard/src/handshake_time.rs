@@ -1,4 +1,4 @@
-//! The timestamp of a handshake initiation, as its sender wrote it.
+//! The timestamp of a handshake initiation, as its sender wrote it. Used by `floor` and `tunnel`.
 //!
 //! boringtun compares this timestamp with that of the last accepted initiation, and reveals
 //! neither; but the next generation must continue from it. This is the responder's side of the

@@ -1,4 +1,4 @@
-//! Keys as text: 32 bytes in base64.
+//! Keys as text: 32 bytes in base64. Used throughout the crate.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

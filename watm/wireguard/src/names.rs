@@ -1,4 +1,5 @@
-//! Peers whose Endpoint is a name: its addresses, and when to look it up again.
+//! Peers whose Endpoint is a name: its addresses, and when to look it up again. Used by
+//! `transport`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The send path: datagrams gathered into one batch, equal sizes to one address as a train.
+//! The send path: datagrams gathered into one batch, equal sizes to one address as a train. Used
+//! throughout the crate.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

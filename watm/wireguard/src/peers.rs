@@ -1,4 +1,4 @@
-//! The peers, and the assignment of datagrams and packets to them.
+//! The peers, and the assignment of datagrams and packets to them. Used by `sink` and `transport`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

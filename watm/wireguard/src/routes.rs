@@ -1,4 +1,4 @@
-//! The owners of inner addresses.
+//! The owners of inner addresses. Used by `dial` and `peers`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

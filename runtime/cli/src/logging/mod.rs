@@ -1,4 +1,4 @@
-//! The log: every line on standard error is a record of it.
+//! The log: every line on standard error is a record of it. Used throughout the crate.
 //!
 //! 1. Nothing else writes to standard error. Results go to standard output, and nothing else does.
 //! 2. [`PROGRAM`] is the target of records about the program itself: the addresses that it listens

@@ -1,4 +1,4 @@
-//! Options for captures of packets and keys.
+//! Options for captures of packets and keys. Used by `options`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Capabilities in JSON manifests and in output for people.
+//! Capabilities in JSON manifests and in output for people. Used by `manifest` and `root`.
 
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, ConnectPattern, Refused};

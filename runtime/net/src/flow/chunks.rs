@@ -1,4 +1,4 @@
-//! The byte queue of a stream flow, one for each direction.
+//! The byte queue of a stream flow, one for each direction. Used by `stream`.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! Lingering close: a connection that is finished here while its other end still sends.
+//! Lingering close: a connection that is finished here while its other end still sends. Used by
+//! `tcp`.
 //!
 //! The kernel resets a connection that is closed while something is unread. The other end then
 //! loses what it has not read yet, such as a TLS alert with the reason why its handshake fails.

@@ -1,4 +1,5 @@
-//! Inspection of module files: everything that is known of one before it is compiled.
+//! Inspection of module files: everything that is known of one before it is compiled. Used by
+//! `trust`.
 
 pub mod budget;
 pub mod inspect;

@@ -1,4 +1,4 @@
-//! The cache of DNS answers, kept for their time to live.
+//! The cache of DNS answers, kept for their time to live. Used by `servers`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

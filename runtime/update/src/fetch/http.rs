@@ -1,4 +1,4 @@
-//! Web servers as sources.
+//! Web servers as sources. Used by `fetch`.
 
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};

@@ -1,6 +1,6 @@
 //! Registries as sources: a WebAssembly artifact by the distribution specification of the Open
 //! Container Initiative and the artifact layout of the CNCF's wasm working group: one layer, the
-//! module.
+//! module. Used by `fetch`.
 //!
 //! References, manifests and uploads are those of `oci-client`. Its downloads read manifests,
 //! tokens and error pages without a bound and follow addresses in manifests, so a registry could

@@ -1,4 +1,4 @@
-//! Local files as sources.
+//! Local files as sources. Used by `fetch` and `folder`.
 
 use std::fs::File;
 use std::io::{self, Read};

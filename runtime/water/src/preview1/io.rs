@@ -1,5 +1,5 @@
 //! Reading and writing. A call on a blocking descriptor suspends the guest; on a nonblocking one it
-//! returns EAGAIN.
+//! returns EAGAIN. Used by `preview1` and `sockets`.
 
 use std::future::poll_fn;
 use std::io::IoSlice;

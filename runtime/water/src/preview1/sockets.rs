@@ -1,4 +1,4 @@
-//! Functions on sockets only.
+//! Functions on sockets only. Used by `preview1`.
 
 use wasmtime::{Caller, Linker};
 

@@ -1,4 +1,5 @@
-//! Functions for arguments, environment, clocks, randomness, yielding and exit.
+//! Functions for arguments, environment, clocks, randomness, yielding and exit. Used by `poll` and
+//! `preview1`.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! A descriptor as a stream that a transport owns.
+//! A descriptor as a stream that a transport owns. Used by `imports`.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Datagrams of clients behind a proxy, as one flow for each client.
+//! Datagrams of clients behind a proxy, as one flow for each client. Used by `transport`.
 
 mod handover;
 mod opening;

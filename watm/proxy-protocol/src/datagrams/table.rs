@@ -1,4 +1,4 @@
-//! The table of clients' flows, by key, by proxy address and by age.
+//! The table of clients' flows, by key, by proxy address and by age. Used by `handover`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};

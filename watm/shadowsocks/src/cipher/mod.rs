@@ -1,4 +1,4 @@
-//! Authenticated ciphers and their keys, for streams and datagrams.
+//! Authenticated ciphers and their keys, for streams and datagrams. Used throughout the crate.
 
 use std::cell::OnceCell;
 

@@ -1,4 +1,4 @@
-//! ChaCha20-Poly1305, compatible with libsodium.
+//! ChaCha20-Poly1305, compatible with libsodium. Used by `cipher`.
 //!
 //! The implementation is dryoc's, which processes eight blocks at a time with WebAssembly's
 //! vectors. It is three times as fast as the RustCrypto crates, whose vectors are for other

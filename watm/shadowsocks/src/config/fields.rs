@@ -1,4 +1,4 @@
-//! The fields of a server's configuration.
+//! The fields of a server's configuration. Used by `json`.
 
 use watm_schema::{Described, Field, HOST_AND_PORT, Kind, fields};
 

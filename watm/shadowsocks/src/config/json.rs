@@ -1,4 +1,5 @@
-//! JSON: the fields of this transport and of other implementations, and documents of SIP008.
+//! JSON: the fields of this transport and of other implementations, and documents of SIP008. Used
+//! by `config` and `url`.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The configuration of a server or a client.
+//! The configuration of a server or a client. Used throughout the crate.
 //!
 //! The configuration is JSON with the field names of other implementations, so that their
 //! `config.json` is valid too. [`FIELDS`] describes the fields of a server, [`USER`] those of a user.

@@ -1,4 +1,4 @@
-//! JSON objects without repeated keys.
+//! JSON objects without repeated keys. Used by `json`.
 //!
 //! `serde_json` uses the last of several values. It cannot be known which one was meant, and two
 //! passwords are worth an error.

@@ -1,4 +1,4 @@
-//! Values that occur in more than one format.
+//! Values that occur in more than one format. Used by `json`, `unique` and `url`.
 
 use watm_core::{ConfigError, Destination};
 

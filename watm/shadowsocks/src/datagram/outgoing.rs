@@ -1,4 +1,4 @@
-//! The socket with its send queue.
+//! The socket with its send queue. Used by `client` and `server`.
 
 use std::net::SocketAddr;
 

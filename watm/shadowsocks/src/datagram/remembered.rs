@@ -1,4 +1,5 @@
-//! The memory of datagrams for replay protection, as a replaced module hands it over.
+//! The memory of datagrams for replay protection, as a replaced module hands it over. Used by
+//! `server`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

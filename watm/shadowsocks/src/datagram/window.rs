@@ -1,4 +1,5 @@
-//! The sliding window against replayed packets, one for each session.
+//! The sliding window against replayed packets, one for each session. Used by `client`,
+//! `remembered` and `server`.
 
 /// The number of packets that may come out of order: a millisecond of the fastest links.
 const SIZE: u64 = 2048;

@@ -1,6 +1,6 @@
 //! The first chunk in each direction, as gfw-report's patch of shadowsocks-rust (their commit
 //! d1cf917) sends it: with enough ones or zeros added to make a censor's count of them unusual, and
-//! all bits shuffled by the password.
+//! all bits shuffled by the password. Used by `chunk` and `codec`.
 //!
 //! This is insecure. The lengths and payloads of a direction are sealed under one key with the same
 //! nonces: an observer learns the difference of a length and the beginning of a payload, and can

@@ -1,4 +1,4 @@
-//! Parsing of PEM (RFC 7468).
+//! Parsing of PEM (RFC 7468). Used by `config`.
 
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};

@@ -1,4 +1,4 @@
-//! Checks that need the whole configuration.
+//! Checks that need the whole configuration. Used by `json` and `wg`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The fields of both formats.
+//! The fields of both formats. Used by `json` and `wg`.
 
 use watm_schema::{Described, Field, Kind, fields};
 

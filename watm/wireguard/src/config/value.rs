@@ -1,5 +1,5 @@
 //! Single values. Each error is one line with the mistake and its correction. No error repeats a
-//! key, since a secret may be in the wrong field.
+//! key, since a secret may be in the wrong field. Used by `json` and `wg`.
 
 use std::net::{IpAddr, SocketAddr};
 

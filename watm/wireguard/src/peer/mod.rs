@@ -1,4 +1,5 @@
-//! One peer: boringtun's state machine, and the duties that it leaves to its caller.
+//! One peer: boringtun's state machine, and the duties that it leaves to its caller. Used
+//! throughout the crate.
 
 mod handover;
 pub mod key_log;

@@ -1,4 +1,5 @@
-//! The exchange of messages between generations, as this one reads and writes them.
+//! The exchange of messages between generations, as this one reads and writes them. Used by
+//! `receive`.
 
 use std::net::IpAddr;
 

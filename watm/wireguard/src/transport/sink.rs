@@ -1,4 +1,5 @@
-//! The sink of the network stack: its packets go to peers or to other generations.
+//! The sink of the network stack: its packets go to peers or to other generations. Used by `mail`
+//! and `receive`.
 
 use boringtun::noise::Tunn;
 use watm_netstack::{PacketSink, PeerId};

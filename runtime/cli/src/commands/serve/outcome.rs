@@ -1,4 +1,4 @@
-//! Reasons why connections end.
+//! Reasons why connections end. Used by `carry`, `gate`, `metrics` and `upstream`.
 
 /// The reason why a connection ended, in logs and as the label `reason` of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

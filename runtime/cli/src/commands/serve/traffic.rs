@@ -1,4 +1,4 @@
-//! The bytes of one connection, and the time of its last byte.
+//! The bytes of one connection, and the time of its last byte. Used by `carry` and `flow_sockets`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Reports when the tunnel's peers complete their first handshake.
+//! Reports when the tunnel's peers complete their first handshake. Used by `tunnel`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
