@@ -99,6 +99,7 @@ mod cipher;
 pub mod config;
 mod datagram;
 mod method;
+mod refused;
 mod salts;
 mod snapshot;
 mod stamp;

@@ -1,6 +1,6 @@
-//! The beginning of SIP022 messages: their type and their time.
+//! The beginning of SIP022 messages: their type and their time. Used by `packet` and `request`.
 
-use crate::stream::Refused;
+use crate::refused::Refused;
 use crate::{cipher, wall};
 
 /// The length of both in bytes.

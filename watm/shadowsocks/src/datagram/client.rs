@@ -10,8 +10,8 @@ use super::outgoing::Outgoing;
 use super::window::Window;
 use super::{LOOKUP, packet};
 use crate::config::Config;
+use crate::refused::Refused;
 use crate::salts::Salts;
-use crate::stream::Refused;
 
 /// The server's sessions in which one flow may be answered: a restarted server has a new one, while
 /// answers of the old one are on their way.

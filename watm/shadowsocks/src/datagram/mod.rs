@@ -1,4 +1,5 @@
-//! Datagrams over one socket: a server's, from many clients, and a client's, to one server.
+//! Datagrams over one socket: a server's, from many clients, and a client's, to one server. Used by
+//! `snapshot` and `transport`.
 
 mod client;
 mod outgoing;
@@ -22,7 +23,7 @@ use self::outgoing::Outgoing;
 pub(crate) use self::remembered::Remembered;
 use self::server::Server;
 use crate::config::Config;
-use crate::stream::Refused;
+use crate::refused::Refused;
 
 /// The top bit, which tokens of datagrams have and those of streams have not.
 const OURS: Token = 1 << 63;

@@ -1,4 +1,5 @@
-//! The datagrams of all methods: sealing and opening.
+//! The datagrams of all methods: sealing and opening. Used by `client`, `datagram`, `outgoing` and
+//! `server`.
 
 use std::net::SocketAddr;
 
@@ -8,9 +9,9 @@ use crate::address::{self, Parsed};
 use crate::cipher::{self, BoxedAead, Key, TAG};
 use crate::config::Config;
 use crate::method::Method;
+use crate::refused::Refused;
 use crate::salts;
 use crate::stamp::{self, FROM_CLIENT, FROM_SERVER};
-use crate::stream::Refused;
 
 /// The length of a session's number and a packet's in bytes, which is a block of AES.
 pub const HEADER: usize = 16;

@@ -1,4 +1,4 @@
-//! The sessions of clients, and their datagrams.
+//! The sessions of clients, and their datagrams. Used by `remembered`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -11,8 +11,8 @@ use super::remembered::Inherited;
 use super::window::Window;
 use crate::cipher::Key;
 use crate::config::Config;
+use crate::refused::Refused;
 use crate::salts::Salts;
-use crate::stream::Refused;
 
 /// The most sessions at a time. Each belongs to a holder of a key.
 pub const MAX_SESSIONS: usize = 16_384;

@@ -1,10 +1,11 @@
-//! One direction of a stream: chunks, each a length and a payload, both sealed.
+//! One direction of a stream: chunks, each a length and a payload, both sealed. Used by `codec`,
+//! `insecure` and `request`.
 
 use watm_stream::{Buffer, CHUNK};
 
-use super::Refused;
 use super::insecure::Shuffle;
 use crate::cipher::{Aead, BoxedAead, Counter, TAG};
+use crate::refused::Refused;
 
 /// The bytes of a sealed length.
 pub const SEALED_LENGTH: usize = 2 + TAG;

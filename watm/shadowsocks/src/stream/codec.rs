@@ -7,10 +7,11 @@ use watm_stream::{Buffer, Codec};
 
 use super::chunk::{LONGEST_2017, LONGEST_2022, Opener, Sealer};
 use super::insecure::Shuffle;
-use super::{Memory, Refused, request};
+use super::{Memory, request};
 use crate::address::{self, Parsed};
 use crate::cipher::{Key, TAG};
 use crate::config::Config;
+use crate::refused::Refused;
 use crate::{salts, wall};
 
 /// A connection of a client or of a server.

@@ -1,12 +1,12 @@
-//! The messages before the chunks in SIP022.
+//! The messages before the chunks in SIP022. Used by `codec`.
 
 use watm_core::Destination;
 use watm_stream::Buffer;
 
-use super::Refused;
 use super::chunk::{Opener, Sealer};
 use crate::address::{self, Parsed};
 use crate::cipher::Key;
+use crate::refused::Refused;
 use crate::stamp::{self, FROM_CLIENT, FROM_SERVER, LONGEST_PADDING};
 
 /// The length in bytes of a request's first message: its type, its time and the length of the next.
