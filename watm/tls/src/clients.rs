@@ -1,4 +1,4 @@
-//! The check of clients by their certificates.
+//! The check of clients by their certificates. Used by `config`, `tickets` and `transport`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DistinguishedName, Error, OtherError, RootCertStore};
 
-use crate::config;
-use crate::facts::Facts;
+use crate::facts::{self, Facts};
 use crate::signatures::signatures_by_provider;
 use crate::{failure, names};
 
@@ -60,7 +59,7 @@ impl Allow {
                 .ok_or("expected a name such as example.com or *.example.com after dns:"),
             "uri" => Ok(Allow::Uri(rest.to_owned())),
             "email" => Ok(Allow::Email(rest.to_owned())),
-            "spki" => config::pin(rest).map(Allow::Key),
+            "spki" => facts::parse_pin(rest).map(Allow::Key),
             _ => Err(EXPECTED),
         }
     }

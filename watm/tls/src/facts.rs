@@ -1,4 +1,4 @@
-//! Facts of certificates, and the names of ciphers and versions.
+//! Facts of certificates, and the names of ciphers and versions. Used throughout the crate.
 
 use std::fmt::Write;
 
@@ -142,6 +142,14 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Formats a pin.
 pub fn pin(key: &[u8; 32]) -> String {
     format!("sha256:{}", STANDARD.encode(key))
+}
+
+/// Parses a pin: `sha256:` and the hash of a public key (SubjectPublicKeyInfo).
+pub fn parse_pin(text: &str) -> Result<[u8; 32], &'static str> {
+    text.strip_prefix("sha256:")
+        .and_then(base64)
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or("expected sha256: and the hash of a public key in base64")
 }
 
 pub fn base64(text: &str) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! The checked configuration.
+//! The checked configuration. Used by `certificates`, `proxy` and `transport`.
 
 pub mod fields;
 mod json;
@@ -238,7 +238,7 @@ impl Server {
                 .iter()
                 .enumerate()
                 .map(|(index, text)| {
-                    pin(text).map_err(|why| field(&format!("server.pins[{index}]"), why))
+                    facts::parse_pin(text).map_err(|why| field(&format!("server.pins[{index}]"), why))
                 })
                 .collect::<Result<_, _>>()?,
             alpn: alpn("server.alpn", json.alpn)?,
@@ -500,14 +500,6 @@ fn name(path: &str, text: Option<String>) -> Result<Option<ServerName<'static>>,
             .map_err(|_| field(path, "expected a name or an address, such as example.com"))
     };
     text.map(parse).transpose()
-}
-
-/// Parses the hash of a public key (SubjectPublicKeyInfo) after `sha256:`.
-pub fn pin(text: &str) -> Result<[u8; 32], &'static str> {
-    text.strip_prefix("sha256:")
-        .and_then(facts::base64)
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or("expected sha256: and the hash of a public key in base64")
 }
 
 /// The error about a field.
