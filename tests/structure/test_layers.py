@@ -1,4 +1,4 @@
-"""Checks the direction of imports within a crate of the host: no cycle spans its top-level modules.
+"""Checks the direction of imports within a crate: no cycle spans folders, nor the top-level modules of the host.
 
 Between crates cargo forbids cycles, and `test_dependencies` names the permitted directions.
 """
@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CRATES = sorted(path.parent for path in (ROOT / "runtime").glob("**/Cargo.toml"))
+TRANSPORTS = sorted(path.parent for path in (ROOT / "watm").glob("*/Cargo.toml"))
 
 # The generated types of WIT name the host's types of their resources.
 GENERATED = {"bindings"}
@@ -67,6 +68,92 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
     (tmp_path / "middle.rs").write_text("use super::low;\n")
     (tmp_path / "other.rs").write_text("use crate::low;\n#[cfg(test)]\nmod tests {\n    use crate::high;\n}\n")
     assert knots(imports(tmp_path)) == [{"high", "low", "middle"}]
+
+
+# A path that begins with `crate`, `super` or `self`, with braces up to three deep.
+_PATH = re.compile(
+    r"\b(crate|super|self)::((?:\w+::)*(?:\w+|\*|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}))"
+)
+
+
+def expanded(path: str) -> list[str]:
+    """Returns the paths of a use tree: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    match = re.fullmatch(r"((?:\w+::)*)\{(.*)\}", path.strip(), re.DOTALL)
+    if not match:
+        return [path.strip()]
+    items, depth = [""], 0
+    for letter in match[2]:
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += letter
+    return [match[1] + each for item in items if item.strip() for each in expanded(item)]
+
+
+def modules(sources: Path) -> dict[tuple[str, ...], str]:
+    """Returns the modules of a crate by their paths, with their code."""
+    found: dict[tuple[str, ...], str] = {}
+    for path in sorted(sources.rglob("*.rs")):
+        parts = path.relative_to(sources).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts
+        text = re.sub(r"//[^\n]*", "", path.read_text()).partition("#[cfg(test)]\nmod tests")[0]
+        found[parts] = found.get(parts, "") + text
+    return {parts: text for parts, text in found.items() if not GENERATED & set(parts)}
+
+
+def targets(here: tuple[str, ...], text: str, known: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """Returns the modules of the crate that a module imports."""
+    found = set()
+    for kind, path in _PATH.findall(text):
+        for one in expanded(path):
+            names = one.split("::")
+            base = {"crate": (), "self": here, "super": here[:-1]}[kind]
+            while names and names[0] == "super":
+                base, names = base[:-1], names[1:]
+            full = (*base, *names)
+            while full and full not in known:
+                full = full[:-1]
+            found.add(full)
+    return found - {here, ()}
+
+
+def folder_knots(sources: Path) -> list[set[str]]:
+    """Returns the cycles between neighbours in a folder of which one is a folder itself."""
+    known = modules(sources)
+    edges = [(here, there) for here, text in known.items() for there in targets(here, text, set(known))]
+    found = []
+    for parent in sorted({parts[:depth] for parts in known for depth in range(len(parts))}):
+        depth = len(parent)
+        children = {parts[depth] for parts in known if len(parts) > depth and parts[:depth] == parent}
+        folders = {parts[depth] for parts in known if len(parts) > depth + 1 and parts[:depth] == parent}
+        graph: dict[str, set[str]] = {child: set() for child in children}
+        for here, there in edges:
+            if min(len(here), len(there)) > depth and here[:depth] == there[:depth] == parent and here[depth] != there[depth]:
+                graph[here[depth]].add(there[depth])
+        found += [knot for knot in knots(graph) if knot & folders]
+    return found
+
+
+@pytest.mark.parametrize("crate", CRATES + TRANSPORTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_cycle_spans_folders(crate: Path) -> None:
+    assert folder_knots(crate / "src") == []
+
+
+def test_a_cycle_that_spans_folders_is_found(tmp_path: Path) -> None:
+    for folder in ("wire", "wire/frame"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "lib.rs").write_text("mod wire;\nmod peer;\n")
+    (tmp_path / "wire" / "mod.rs").write_text("use crate::peer::Peer;\nuse self::frame::Frame;\n")
+    (tmp_path / "wire" / "frame" / "mod.rs").write_text("use super::super::peer;\nuse super::size::{Size, MOST};\n")
+    (tmp_path / "wire" / "frame" / "head.rs").write_text("pub struct Head;\n")
+    (tmp_path / "wire" / "size.rs").write_text("pub struct Size;\n")
+    (tmp_path / "peer.rs").write_text("pub struct Peer;\n")
+    assert folder_knots(tmp_path) == []
+    (tmp_path / "wire" / "size.rs").write_text("use super::{frame::{Frame}, other};\n")
+    assert folder_knots(tmp_path) == [{"frame", "size"}]
+    (tmp_path / "peer.rs").write_text("use crate::{wire::frame::{self, Frame}, other};\n")
+    assert folder_knots(tmp_path) == [{"peer", "wire"}, {"frame", "size"}]
 
 
 # The network stack is being rewritten; its folder follows with the rewrite.
