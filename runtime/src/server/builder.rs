@@ -1,6 +1,7 @@
 //! The builder of servers: it collects the grants, binds the sockets and starts the driver.
 
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -204,89 +205,26 @@ impl ServerBuilder {
     ///
     /// Fails if a port is taken, if the module has no use for a socket ([`Module::listens_on`]), if it
     /// refuses the configuration (in its words), or if it traps.
-    pub fn start(self) -> Result<Server, Error> {
+    pub fn start(mut self) -> Result<Server, Error> {
         self.limits.check()?;
         let kind = self.module.info().kind;
-        let limits = self.module.granted().limits(kind, self.limits);
-        let labels = self
-            .grants
-            .iter()
-            .map(|grant| (&grant.label, grant.protocol));
-        let mut labels: Vec<(&String, Protocol)> = labels
-            .chain(
-                self.listeners
-                    .iter()
-                    .map(|(label, _)| (label, Protocol::Tcp)),
-            )
-            .chain(self.carried.iter().map(|label| (label, Protocol::Udp)))
-            .chain(
-                self.datagram_sockets
-                    .iter()
-                    .map(|(label, _)| (label, Protocol::Udp)),
-            )
-            .collect();
-        labels.sort();
-        if let Some([(label, _), _]) = labels.array_windows().find(|[one, next]| one == next) {
-            return Err(Error::Options(format!(
-                "duplicate label \"{label}\"; each socket must have its own"
-            )));
-        }
-        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        let limits = mem::take(&mut self.limits);
+        let limits = self.module.granted().limits(kind, limits);
+        self.check_labels()?;
+        let name = self.name.take();
+        let name = name.unwrap_or_else(|| self.module.name().to_owned());
         self.module.check_granted(&name, [])?;
         self.module.check_keys(&name, &self.keys)?;
         if self.capture.is_some() {
             self.module.check_capture(&name)?;
         }
-        let mut sockets = Vec::new();
-        for grant in self.grants {
-            self.module.check_use(&name, &grant.label, grant.protocol)?;
-            sockets.push((grant.label.clone(), grant.bind()?));
-        }
-        let unusable = |label: &str, error: io::Error| {
-            Error::System(format!("socket with label \"{label}\": {error}"))
-        };
-        for (label, socket) in self.datagram_sockets {
-            self.module.check_use(&name, &label, Protocol::Udp)?;
-            let socket = BoundSocket::given_datagrams(socket);
-            let socket = socket.map_err(|error| unusable(&label, error))?;
-            sockets.push((label, socket));
-        }
-        for label in self.carried {
-            self.module.check_use(&name, &label, Protocol::Udp)?;
-            if self.connector.is_none() {
-                return Err(Error::Options(format!(
-                    "{name}: the datagram socket \"{label}\" has neither a connector nor an \
-                     address; set one of them"
-                )));
-            }
-            sockets.push((label, BoundSocket::Carried));
-        }
-        for (label, listener) in self.listeners {
-            self.module.check_use(&name, &label, Protocol::Tcp)?;
-            let socket = BoundSocket::given(listener);
-            let socket = socket.map_err(|error| unusable(&label, error))?;
-            sockets.push((label, socket));
-        }
+        let sockets = self.bind(&name)?;
         let addresses: Vec<(String, Protocol, SocketAddr)> = sockets
             .iter()
             .map(|(label, socket)| (label.clone(), socket.protocol(), socket.local_addr()))
             .collect();
         let log_level = self.log_level.unwrap_or_else(log::subscribed_level);
-        let recorder = match &self.record {
-            None => None,
-            Some(path) => {
-                let granted = addresses.iter().map(|(label, _, address)| Socket {
-                    label: label.clone(),
-                    address: *address,
-                });
-                let header = Header {
-                    sockets: granted.collect(),
-                    host_crypto: self.host_crypto,
-                    ..Header::new(&self.module, &name, &limits, log_level)
-                };
-                Some(Recorder::create(path, &header, limits.record_bytes)?)
-            }
-        };
+        let recorder = self.recorder(&name, &limits, log_level, &addresses)?;
         let capturing = self.capture.as_ref().map(|capture| capture.begin(&name));
         let capturing = capturing.transpose()?.flatten();
         let used = addresses.iter().map(|(label, protocol, address)| {
@@ -333,6 +271,84 @@ impl ServerBuilder {
             begun.keep();
         }
         Ok(server)
+    }
+
+    /// Fails if two sockets of one protocol have the same label.
+    fn check_labels(&self) -> Result<(), Error> {
+        let granted = self.grants.iter().map(|it| (&it.label, it.protocol));
+        let tcp = self.listeners.iter().map(|(label, _)| label);
+        let sockets = self.datagram_sockets.iter().map(|(label, _)| label);
+        let udp = self.carried.iter().chain(sockets);
+        let mut labels: Vec<(&String, Protocol)> = granted
+            .chain(tcp.map(|label| (label, Protocol::Tcp)))
+            .chain(udp.map(|label| (label, Protocol::Udp)))
+            .collect();
+        labels.sort();
+        match labels.array_windows().find(|[one, next]| one == next) {
+            Some([(label, _), _]) => Err(Error::Options(format!(
+                "duplicate label \"{label}\"; each socket must have its own"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Binds the sockets of the server, or takes those that the caller has bound.
+    fn bind(&mut self, name: &str) -> Result<Vec<(String, BoundSocket)>, Error> {
+        let mut sockets = Vec::new();
+        for grant in mem::take(&mut self.grants) {
+            self.module.check_use(name, &grant.label, grant.protocol)?;
+            sockets.push((grant.label.clone(), grant.bind()?));
+        }
+        let unusable = |label: &str, error: io::Error| {
+            Error::System(format!("socket with label \"{label}\": {error}"))
+        };
+        for (label, socket) in mem::take(&mut self.datagram_sockets) {
+            self.module.check_use(name, &label, Protocol::Udp)?;
+            let socket = BoundSocket::given_datagrams(socket);
+            let socket = socket.map_err(|error| unusable(&label, error))?;
+            sockets.push((label, socket));
+        }
+        for label in mem::take(&mut self.carried) {
+            self.module.check_use(name, &label, Protocol::Udp)?;
+            if self.connector.is_none() {
+                return Err(Error::Options(format!(
+                    "{name}: the datagram socket \"{label}\" has neither a connector nor an \
+                     address; set one of them"
+                )));
+            }
+            sockets.push((label, BoundSocket::Carried));
+        }
+        for (label, listener) in mem::take(&mut self.listeners) {
+            self.module.check_use(name, &label, Protocol::Tcp)?;
+            let socket = BoundSocket::given(listener);
+            let socket = socket.map_err(|error| unusable(&label, error))?;
+            sockets.push((label, socket));
+        }
+        Ok(sockets)
+    }
+
+    /// Creates the file of the recording, if the caller wants one.
+    fn recorder(
+        &self,
+        name: &str,
+        limits: &Limits,
+        log_level: tracing::Level,
+        addresses: &[(String, Protocol, SocketAddr)],
+    ) -> Result<Option<Recorder>, Error> {
+        let Some(path) = &self.record else {
+            return Ok(None);
+        };
+        let granted = addresses.iter().map(|(label, _, address)| Socket {
+            label: label.clone(),
+            address: *address,
+        });
+        let header = Header {
+            sockets: granted.collect(),
+            host_crypto: self.host_crypto,
+            ..Header::new(&self.module, name, limits, log_level)
+        };
+        let recorder = Recorder::create(path, &header, limits.record_bytes)?;
+        Ok(Some(recorder))
     }
 
     fn grant(mut self, label: &str, protocol: Protocol, address: SocketAddr) -> Self {

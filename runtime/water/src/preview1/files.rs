@@ -1,4 +1,4 @@
-//! Functions on descriptors, and on the one directory with its one file.
+//! Functions on descriptors, and on the one directory with its one file. Used by `preview1`.
 
 use std::sync::Arc;
 
@@ -44,6 +44,12 @@ const OPEN_DIRECTORY: u32 = 2;
 type Call<'a> = (&'a mut [u8], &'a mut State);
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    add_descriptors(linker)?;
+    add_paths(linker)
+}
+
+/// Adds the functions on open descriptors.
+fn add_descriptors(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap(
         PREVIEW1,
         "fd_close",
@@ -110,6 +116,11 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
             with(caller, |call| fd_seek(call, fd, 0, 1, out))
         },
     )?;
+    Ok(())
+}
+
+/// Adds the functions on the directory of the configuration and the paths in it.
+fn add_paths(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap(
         PREVIEW1,
         "fd_prestat_get",
