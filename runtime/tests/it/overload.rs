@@ -215,16 +215,16 @@ fn again_is_believed_of_a_module_that_moves_something_each_time() {
 
 #[test]
 fn a_module_that_never_reads_keeps_its_neighbours_and_its_commands() {
-    let deaf = serve("deaf");
-    let client = Client::new(&deaf);
-    assert_eq!(client.ask("!deaf"), "deaf");
+    let silent = serve("silent");
+    let client = Client::new(&silent);
+    assert_eq!(client.ask("!stop-receiving"), "stop-receiving");
     for _ in 0..1000 {
         client.send(&[1; 1000]);
     }
     assert_serves(&serve("neighbour"));
-    deaf.status().expect("answered");
-    deaf.close();
-    run(deaf.wait_closed());
+    silent.status().expect("answered");
+    silent.close();
+    run(silent.wait_closed());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
 use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
-use crate::{Forward, Mood, entry, raw};
+use crate::{Behaviour, Forward, entry, raw};
 
 /// Handles that commands opened and keep.
 #[derive(Default)]
@@ -45,16 +45,16 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
             "logged".to_owned()
         }
         "again" => {
-            forward.mood = Mood::Restless;
+            forward.behaviour = Behaviour::Restless;
             "restless".to_owned()
         }
         "busy" => {
-            forward.mood = Mood::Busy;
+            forward.behaviour = Behaviour::Busy;
             "busy".to_owned()
         }
-        "deaf" => {
-            forward.mood = Mood::Deaf;
-            "deaf".to_owned()
+        "stop-receiving" => {
+            forward.behaviour = Behaviour::NotReceiving;
+            "stop-receiving".to_owned()
         }
         "open" => open(),
         "connect" => connect(),

@@ -52,7 +52,7 @@ pub struct Forward {
     /// Messages of other generations, and the ends of some.
     heard: Vec<String>,
     /// The behaviour that a command set, and the sender of that command.
-    pub mood: Mood,
+    pub behaviour: Behaviour,
     commander: Option<IpSocketAddress>,
     pub received: u64,
     /// The number of network changes.
@@ -62,14 +62,14 @@ pub struct Forward {
 
 /// The behaviour from now on.
 #[derive(PartialEq, Eq)]
-pub enum Mood {
+pub enum Behaviour {
     Normal,
     /// Always requests another call at once.
     Restless,
     /// Requests another call, and sends something each time.
     Busy,
     /// Never receives.
-    Deaf,
+    NotReceiving,
 }
 
 impl Forward {
@@ -98,7 +98,7 @@ impl Forward {
             mailbox: Mailbox::open(MAILBOX).expect("the first"),
             heard: Vec::new(),
             config,
-            mood: Mood::Normal,
+            behaviour: Behaviour::Normal,
             commander: None,
             received: 0,
             networks: 0,
@@ -121,14 +121,14 @@ impl Forward {
         if self.serving != self.generation && self.flows.is_empty() {
             return Wakeup::Finished;
         }
-        if self.mood == Mood::Busy
+        if self.behaviour == Behaviour::Busy
             && let Some(remote) = self.commander
         {
             self.send(remote, b"busy");
         }
-        match self.mood {
-            Mood::Restless | Mood::Busy => Wakeup::Again,
-            Mood::Normal | Mood::Deaf => Wakeup::OnReady,
+        match self.behaviour {
+            Behaviour::Restless | Behaviour::Busy => Wakeup::Again,
+            Behaviour::Normal | Behaviour::NotReceiving => Wakeup::OnReady,
         }
     }
 
@@ -162,7 +162,7 @@ impl Forward {
     }
 
     fn inward(&mut self) {
-        while self.mood != Mood::Deaf {
+        while self.behaviour != Behaviour::NotReceiving {
             let batch = self
                 .socket()
                 .receive(BATCH, BATCH_BYTES)

@@ -95,7 +95,7 @@ pub(super) fn set_dont_fragment<S>(_: &S, _: bool) {}
 
 /// Makes the kernel keep ICMP errors for datagrams. A failure only costs a hint.
 #[cfg(unix)]
-pub(super) fn hear_errors(state: &UdpSocketState, socket: UdpSockRef<'_>) {
+pub(super) fn collect_errors(state: &UdpSocketState, socket: UdpSockRef<'_>) {
     let _ = state.enable_transport_errors(socket);
 }
 
@@ -113,7 +113,7 @@ pub(super) fn unreachable(
 }
 
 #[cfg(not(unix))]
-pub(super) fn hear_errors(_: &UdpSocketState, _: UdpSockRef<'_>) {}
+pub(super) fn collect_errors(_: &UdpSocketState, _: UdpSockRef<'_>) {}
 
 #[cfg(not(unix))]
 pub(super) fn unreachable<S>(_: &UdpSocketState, _: &S, _: usize) -> impl Iterator<Item = IpAddr> {

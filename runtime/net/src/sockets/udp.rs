@@ -76,7 +76,7 @@ pub struct UdpPort {
     /// True to drop datagrams that do not fit the path.
     dont_fragment: AtomicBool,
     /// True if the kernel keeps ICMP errors.
-    hears_errors: AtomicBool,
+    collects_errors: AtomicBool,
     /// The hosts that have reported datagrams as unreachable since the last call of `take_unreachable`.
     unreachable: Mutex<Vec<IpAddr>>,
     /// A source address that is no longer this machine's.
@@ -159,7 +159,7 @@ impl UdpPort {
             waiting: Arc::default(),
             scopes: Mutex::default(),
             dont_fragment: AtomicBool::new(false),
-            hears_errors: AtomicBool::new(false),
+            collects_errors: AtomicBool::new(false),
             unreachable: Mutex::default(),
             lost_source: Mutex::default(),
             counters,
@@ -311,7 +311,7 @@ impl UdpPort {
                 Poll::Pending => return false,
                 Poll::Ready(Err(error)) => {
                     tracing::trace!(target: "watm::server", "udp {}: receive: {error}", self.local);
-                    self.hear_errors();
+                    self.collect_errors();
                 }
                 Poll::Ready(Ok(())) => {}
             }
@@ -407,9 +407,9 @@ impl UdpPort {
                 // The error may be the ICMP answer to an earlier datagram, reported once.
                 Err(error)
                     if error.kind() != io::ErrorKind::WouldBlock
-                        && self.hears_errors.load(Ordering::Relaxed) =>
+                        && self.collects_errors.load(Ordering::Relaxed) =>
                 {
-                    self.hear_errors();
+                    self.collect_errors();
                     self.state().try_send((&self.socket).into(), transmit)
                 }
                 sent => sent,
@@ -430,16 +430,16 @@ impl UdpPort {
     /// See [`DatagramPort::take_unreachable`](crate::ports::DatagramPort::take_unreachable). The first
     /// call starts to listen for ICMP errors.
     pub fn take_unreachable(&self) -> Vec<IpAddr> {
-        if !self.hears_errors.swap(true, Ordering::Relaxed) {
-            options::hear_errors(&self.state(), (&self.socket).into());
+        if !self.collects_errors.swap(true, Ordering::Relaxed) {
+            options::collect_errors(&self.state(), (&self.socket).into());
         }
-        self.hear_errors();
+        self.collect_errors();
         std::mem::take(&mut *self.unreachable.lock().expect("no panic under this lock"))
     }
 
     /// Takes the ICMP errors from the kernel.
-    fn hear_errors(&self) {
-        if !self.hears_errors.load(Ordering::Relaxed) {
+    fn collect_errors(&self) {
+        if !self.collects_errors.load(Ordering::Relaxed) {
             return;
         }
         let state = self.state();
