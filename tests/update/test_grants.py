@@ -38,7 +38,7 @@ def inspect(module: pathlib.Path, *more: object) -> dict:
 
 @contextlib.contextmanager
 def echo() -> Iterator[int]:
-    """A server that sends back what comes; its port."""
+    """Runs an echo server. Yields its port."""
 
     def serve(connection: socket.socket) -> None:
         with connection, contextlib.suppress(ConnectionError):
@@ -59,7 +59,7 @@ def echo() -> Iterator[int]:
 
 @pytest.fixture
 def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    """Somebody who knows nothing yet."""
+    """Returns a user's folder without any state."""
     for variable, folder in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
     return tmp_path
@@ -71,7 +71,7 @@ def test_inspect_shows_what_is_asked_allowed_granted_and_used(authority: Authori
     shown = inspect(module)
     assert shown["ceiling"]["flows"] == MAY["flows"] and "dial" in shown["requests"]
     assert shown["granted"] is None and "no root is trusted" in shown["refused"]
-    # By whoever trusts the root for once, or for good.
+    # The root is trusted for one command, and then permanently.
     assert "--approve" in inspect(module, "--root", authority.root)["refused"]
     done("trust", authority.root)
     assert "--approve" in inspect(module)["refused"]
@@ -108,7 +108,7 @@ def test_inspect_shows_what_is_asked_allowed_granted_and_used(authority: Authori
     assert "used      last run: release 1.1, " in "\n".join(lines)
     file = home / "state" / "watm" / "used" / "wireguard.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    # What is damaged is nothing; it decides nothing.
+    # A damaged record counts as missing, because nothing depends on it.
     file.write_text("{")
     assert inspect(module)["used"] is None
 
@@ -135,13 +135,13 @@ def test_what_was_used_is_written_down_when_a_signal_ends_it(
             line = process.stderr.readline()
             assert line.startswith("listening on "), line
             at = int(line.rpartition(":")[2])
-            # One that is still open when it ends.
+            # A connection is open when the program ends.
             with socket.create_connection(("127.0.0.1", at), timeout=LIMIT) as tcp:
                 tcp.sendall(b"hello")
                 assert tcp.recv(5) == b"hello"
                 process.terminate()
                 if command == "serve":
-                    # Which waits for it, unless it is asked twice.
+                    # `watm serve` waits for it until a second signal.
                     assert "draining\n" in iter(process.stderr.readline, "")
                     process.terminate()
                 process.communicate(timeout=LIMIT)
@@ -149,7 +149,7 @@ def test_what_was_used_is_written_down_when_a_signal_ends_it(
     assert record["release"] == "1.1" and record["since"] <= record["until"]
     used = record["used"]
     assert used["memory-peak-bytes"] > 1 << 16
-    # A dialer has no socket of its own: where it connects to is noted.
+    # A dialer has no socket of its own. Its destinations are recorded.
     assert used["sockets"] == ([] if command == "dial" else [f"tcp listen 127.0.0.1:{at}"])
     connects = command in ("relay", "dial")
     assert [each["target"] for each in used["destinations"]] == ([there] if connects else [])
@@ -167,7 +167,7 @@ def test_a_root_on_the_command_line_is_the_one_that_holds(authority: Authority, 
     own = json.loads(done("root", "show", authority.root, "--json"))["id"]
     assert f"{authority.root}: --root: is the root {own}" in refused.stderr
     assert f"trusts {known}; pass that root, or another file with --state" in refused.stderr
-    # With a state of its own it holds.
+    # The approval applies with a state of its own.
     state = home / "own-state"
     refused = watm("listen", module, "127.0.0.1:0", "--root", authority.root, "--state", state)
     assert refused.returncode == 2 and "--approve" in refused.stderr
@@ -198,7 +198,7 @@ def test_python_shows_it_of_what_runs(authority: Authority, home: pathlib.Path) 
 
 @contextlib.contextmanager
 def full_disk() -> Iterator[None]:
-    """No file of this process gets a single byte more."""
+    """Makes every write to a file fail in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -226,7 +226,7 @@ def test_a_module_that_cannot_be_remembered_does_not_serve(authority: Authority,
             with full_disk(), pytest.raises(OSError, match="too large"):
                 await server.swap(new)
             assert serves() == (0, "1.1")
-            # Or it becomes full while the new one is on trial.
+            # The disk may also become full during probation.
             swapping = asyncio.create_task(server.swap(new, probation=0.5))
             while serves()[1] != "1.2":
                 await asyncio.sleep(0.01)
@@ -241,7 +241,7 @@ def test_a_module_that_cannot_be_remembered_does_not_serve(authority: Authority,
     asyncio.run(run())
 
 
-# Runs a program to which a folder is on a disk of its own, full or read-only, with the same files.
+# Runs a program with a folder on a disk of its own, full or read-only, with the same files.
 OWN_DISK = """
 set -eu
 folder=$1 state=$2; shift 2
@@ -268,7 +268,7 @@ def test_an_accepted_release_runs_although_the_state_cannot_be_written(
     done("trust", authority.root)
     done("verify", module, "--accept")
     state = home / "state" / "watm"
-    # In the same second there is nothing to write, not even the time.
+    # In the same second nothing changes, not even the time.
     time.sleep(1.1)
 
     def listen(file: pathlib.Path, port: int) -> subprocess.Popen[str]:
@@ -295,8 +295,8 @@ def test_an_accepted_release_runs_although_the_state_cannot_be_written(
     assert process.returncode == 0
     unwritable = f"{state}/trust: the state cannot be written: "
     assert unwritable in "".join(said) and "running wireguard 1.2, which was accepted before" in "".join(said)
-    # What is not known yet has to be remembered, and what is older is known to be.
-    for file, expected in ((newer, unwritable), (older, "must be at least 1.2")):
+    # A new release must be written to the state first. An older one is refused without a write.
+    for file, expected in ((newer, unwritable), (older, "is older than 1.2")):
         process = listen(file, 9)
         assert expected in process.communicate(timeout=LIMIT)[1]
         assert process.returncode == 2

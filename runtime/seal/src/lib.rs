@@ -210,7 +210,7 @@
 //! | 18 | the clock set back or forward | a warning, never an older state | `clock::a_clock_set_back_brings_no_expired_module_back`, `clock::a_clock_once_far_ahead_does_not_brick_the_host` |
 //! | 19 | other encodings of keys, signatures, manifests | refused | `ed25519::keys_of_small_order_are_no_keys`, `ed25519::the_second_half_of_a_signature_is_below_the_order`, `parsing::a_manifest_that_is_read_is_written_the_same`, `strict::signatures_stand_in_one_order` |
 //! | 20 | a signature that was meant for something else | `bad-signature`: each has its domain | `ed25519::a_signature_for_something_else_is_refused`, `ed25519::each_kind_is_signed_for_itself` |
-//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, once, unless that is below a floor by now, and says so | `attacks::a_downgrade_needs_leave_and_keeps_to_the_floors`, `host::attacks::a_crash_loop_leads_to_nothing_that_a_floor_excludes`, `host::swap::a_crash_loop_ends_with_the_module_that_did_well`, `host::water::probation::strangers_do_not_say_which_module_runs` |
+//! | 21 | a module made to fail until an older one runs | falls back to the module that this process ran before, once, unless that is below a floor by now, and says so | `attacks::a_downgrade_needs_leave_and_keeps_to_the_floors`, `host::attacks::a_crash_loop_leads_to_nothing_that_a_floor_excludes`, `host::swap::a_crash_loop_ends_with_the_module_that_did_well`, `host::water::probation::strangers_do_not_say_which_module_runs` |
 //! | 22 | the power is cut | the state before or after | `power::a_power_cut_leaves_the_old_state_or_the_new_one` |
 //! | 23 | a signed module misbehaves | held to its imports, sockets, patterns and limits; others live | `host::attacks::a_23_an_import_that_is_not_the_worlds_is_refused_though_it_is_signed`, `host::attacks::a_23_a_module_is_held_to_its_seal`, `host::attacks::a_23_hogs_and_floods_cost_their_own_instance`, `host::attacks::shares::instances_have_their_modules_share_together` |
 //! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks::a_pinned_file_is_the_only_one`, `attacks::a_number_stands_for_one_module` |
@@ -259,7 +259,7 @@ pub use manifest::{Manifest, ModuleRole};
 pub use name::{Name, NamePattern};
 pub use policy::{Approval, Policy, Warning};
 pub use proof::{Proof, Verified};
-pub use refused::Refused;
+pub use refused::{Floor, Refused};
 pub use release::Release;
 pub use root::{Delegation, Purpose, Root, RootRecord, SignedRoot};
 pub use sealed::{MAX_FILE_BYTES, MAX_SEAL_BYTES, Sealed, add_signature, seal};

@@ -36,7 +36,7 @@ pub enum Refused {
         reason: String,
     },
     /// The file is not among the pinned ones.
-    #[error("its SHA-256 {found} is not pinned")]
+    #[error("its SHA-256 {found} is not pinned; get the pinned file, or pin this one")]
     NotPinned {
         /// The SHA-256 of the file.
         found: Digest,
@@ -66,7 +66,7 @@ pub enum Refused {
         expired: u64,
     },
     /// A signature is not by the key that it names, or not over this content.
-    #[error("{of}: the signature of {key} is wrong")]
+    #[error("{of}: the signature of {key} is wrong; get the file again")]
     BadSignature {
         /// The signed object.
         of: String,
@@ -108,7 +108,7 @@ pub enum Refused {
     /// The content differs from the signed content.
     #[error(
         "{name}: the content is {} bytes with the SHA-256 {}; the signature is for {} bytes with \
-         {}",
+         {}; get the file again",
         found.0, found.1, expected.0, expected.1
     )]
     BadHash {
@@ -162,7 +162,7 @@ pub enum Refused {
         now: u64,
     },
     /// The release is older than the host accepts.
-    #[error("{name}: is release {found}; must be at least {least}, {because}")]
+    #[error("{name}: release {found} is older than {least}, {floor}; {}", floor.remedy(name, *found))]
     Rollback {
         /// The module.
         name: Name,
@@ -171,7 +171,7 @@ pub enum Refused {
         /// The oldest acceptable release.
         least: Release,
         /// The origin of that limit.
-        because: &'static str,
+        floor: Floor,
     },
     /// The release has the number of one accepted before, but other content.
     #[error(
@@ -207,13 +207,45 @@ pub enum Refused {
         more: Vec<String>,
     },
     /// The state has no room for another name.
-    #[error("{name}: the state already has {limit} names, the maximum; remove unused ones")]
+    #[error(
+        "{name}: the state already has {limit} names, the maximum; remove unused ones (watm trust \
+         --forget)"
+    )]
     StateFull {
         /// The module.
         name: Name,
         /// The limit on names.
         limit: usize,
     },
+}
+
+/// The origin of the oldest release that a host accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Floor {
+    /// This build of the host.
+    #[error("which this program requires")]
+    Host,
+    /// A module that was accepted before, by its `floors`.
+    #[error("which an accepted module requires")]
+    Module,
+    /// The release that was accepted before.
+    #[error("which was accepted before")]
+    Accepted,
+    /// The release in the place of an update.
+    #[error("which is installed")]
+    Installed,
+}
+
+impl Floor {
+    fn remedy(self, name: &Name, found: Release) -> String {
+        match self {
+            Floor::Host | Floor::Module => "install a newer release".to_owned(),
+            Floor::Accepted | Floor::Installed => format!(
+                "install a newer release, or allow this one with --name {name} \
+                 --allow-downgrade {found}"
+            ),
+        }
+    }
 }
 
 impl Refused {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::clock;
 use crate::policy::{Approval, Policy, Warning};
 use crate::proof::{Proof, Verified};
+use crate::refused::Floor;
 use crate::root::{Delegation, Purpose, Root, RootRecord};
 use crate::state::State;
 use crate::{Digest, Manifest, ModuleRole, Name, PublicKey, Refused, Release, Sealed};
@@ -385,23 +386,23 @@ fn check_floors(
 ) -> Result<Option<Warning>, Refused> {
     let (name, release) = (&manifest.name, manifest.release);
     let known = state.known(name);
-    let rollback = |least, because| {
+    let rollback = |least, floor| {
         Err(Refused::Rollback {
             name: name.clone(),
             found: release,
             least,
-            because,
+            floor,
         })
     };
-    if let Some(floor) = policy.floors.get(name)
-        && release < *floor
+    if let Some(least) = policy.floors.get(name)
+        && release < *least
     {
-        return rollback(*floor, "the floor of this release of the host");
+        return rollback(*least, Floor::Host);
     }
-    if let Some(floor) = known.and_then(|known| known.floor)
-        && release < floor
+    if let Some(least) = known.and_then(|known| known.floor)
+        && release < least
     {
-        return rollback(floor, "the floor set by an accepted module");
+        return rollback(least, Floor::Module);
     }
     let Some((newest, body)) = known.and_then(|known| known.accepted) else {
         return Ok(None);
@@ -410,7 +411,7 @@ fn check_floors(
         let allowed = policy.allow_downgrade.as_ref();
         return match allowed.is_some_and(|(of, to)| of == name && *to == release) {
             true => Ok(Some(Warning::Downgrade { release, newest })),
-            false => rollback(newest, "which was accepted before"),
+            false => rollback(newest, Floor::Accepted),
         };
     }
     if release == newest && body != manifest.body_sha256 {

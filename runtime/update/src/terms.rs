@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use watm_seal::state::StateFile;
 use watm_seal::{
-    Approval, Digest, Manifest, Policy, Refused, Release, Root, Sealed, State, Warning,
+    Approval, Digest, Floor, Manifest, Policy, Refused, Release, Root, Sealed, State, Warning,
     check_running, verify,
 };
 
@@ -147,7 +147,7 @@ impl Terms {
                 name: name.clone(),
                 found: release,
                 least: current.release,
-                because: "which is installed",
+                floor: Floor::Installed,
             });
         }
         if release == current.release && manifest.body_sha256 != current.body_sha256 {

@@ -257,7 +257,12 @@ async fn a_downgrade_is_taken_if_it_is_named() {
     let mut host = Host::with(&sealed("1.5"));
     let server = Server::new(|_, request| serve(request, "\"1\"", &sealed("1.4"))).await;
     host.policy.allow_downgrade = Some((name("wireguard"), release("1.3")));
-    assert_eq!(code(&host.update(&server.url()).await), "rollback");
+    let report = host.update(&server.url()).await;
+    assert_eq!(code(&report), "rollback");
+    assert!(reason(&report).ends_with(
+        "release 1.4 is older than 1.5, which is installed; install a newer release, or allow \
+         this one with --name wireguard --allow-downgrade 1.4"
+    ));
     host.policy.allow_downgrade = Some((name("wireguard"), release("1.4")));
     assert_eq!(code(&host.update(&server.url()).await), "updated");
     assert!(host.holds(&sealed("1.4")));

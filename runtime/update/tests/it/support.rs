@@ -206,6 +206,14 @@ impl Host {
     }
 }
 
+/// Returns the reason of a refusal.
+pub fn reason(report: &Report) -> &str {
+    match &report.outcome {
+        Outcome::Refused { reason, .. } => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
 /// Returns the code of an outcome, or its name.
 pub fn code(report: &Report) -> &str {
     match &report.outcome {
