@@ -3,6 +3,8 @@
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, ConnectPattern, Refused};
 
+use crate::words::counted;
+
 /// Capabilities as a person writes them. Missing fields allow nothing.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -68,8 +70,9 @@ impl CapabilitiesText {
             f64::from(self.cpu_permille) / 10.0
         ));
         words.push(format!(
-            "{} flows, {} instances",
-            self.flows, self.instances
+            "{}, {}",
+            counted(self.flows.into(), "flow"),
+            counted(self.instances.into(), "instance")
         ));
         words
     }

@@ -9,6 +9,7 @@ use watm_seal::{Moment, Sealed};
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::sealing::CapabilitiesText;
+use crate::words::counted;
 
 /// The grants and the usage of a module, beside the requests that its imports imply.
 #[derive(Serialize)]
@@ -109,8 +110,10 @@ fn words(used: &Used) -> Vec<String> {
         f64::from(used.cpu_permille) / 10.0
     ));
     words.push(format!(
-        "{} flows, {} in all, {} instances",
-        used.flows, used.flows_opened, used.instances
+        "{}, {} in all, {}",
+        counted(used.flows.into(), "flow"),
+        used.flows_opened,
+        counted(used.instances.into(), "instance")
     ));
     words
 }
