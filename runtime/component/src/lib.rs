@@ -74,7 +74,7 @@ impl Prepared {
         };
         let mismatch = |error: wasmtime::Error| {
             format!(
-                "does not fit {}: {error:#}",
+                "does not fit {}; build it again for this version: {error:#}",
                 info.world.as_deref().unwrap_or("watm:transport")
             )
         };

@@ -222,6 +222,7 @@ fn a_component_without_an_endpoint_is_no_transport() {
 fn an_endpoint_of_another_shape_is_refused() {
     let message = refusal(&component(&[], Some("0.1.0")));
     assert!(message.contains("does not fit watm:transport"), "{message}");
+    assert!(message.contains("build it again"), "{message}");
 }
 
 #[test]
