@@ -7,6 +7,7 @@ use wasmparser::{
     TypeRef, ValType,
 };
 
+use super::budget::check_names;
 use super::inspect::shown;
 use crate::ModuleKind;
 
@@ -124,6 +125,7 @@ pub fn outline(bytes: &[u8]) -> Result<Outline, String> {
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) if section.name() == "name" => check_names(&section)?,
             Payload::CustomSection(section) if section.name() == ALONE => outline.alone = true,
             Payload::CustomSection(section) if section.name() == NAMES_CLIENTS => {
                 outline.names_clients = true;

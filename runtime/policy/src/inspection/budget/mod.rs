@@ -19,6 +19,9 @@
 //!   memories and tables;
 //! - of a component: its instances, and its functions with everything in their types.
 //!
+//! Names of functions cost nothing to compile. The engine copies them when a module traps, for each
+//! call on the stack, so that their length has a bound too.
+//!
 //! The bounds are two to five times what the largest known transports need: TLS with its ciphers,
 //! and WireGuard.
 //!
@@ -40,13 +43,17 @@ mod component;
 mod function;
 mod module;
 
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{CustomSectionReader, Encoding, KnownCustom, Name, Parser, Payload};
 
 use component::Component;
 use module::Module;
 
 /// The most work, in microseconds of one core, about: it compiles within five seconds on two cores.
 const MAX_WORK: u64 = 12_000_000;
+
+/// The most bytes of the name of a function or module: several times those of the longest that
+/// compilers make.
+const MAX_NAME: usize = 64 << 10;
 
 /// The work counted so far, up to a bound.
 #[derive(Default)]
@@ -87,6 +94,35 @@ fn at_most(what: &str, found: u64, most: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{what}: {found}; the limit of this host is {most}"))
+}
+
+/// Checks the names that a module gives itself and its functions. `outline` calls it for each file,
+/// compiled before or not.
+pub(super) fn check_names(section: &CustomSectionReader<'_>) -> Result<(), String> {
+    let check = |name: &str, whose: &dyn Fn() -> String| match name.len() <= MAX_NAME {
+        true => Ok(()),
+        false => at_most(&whose(), name.len() as u64, MAX_NAME as u64),
+    };
+    let KnownCustom::Name(names) = section.as_known() else {
+        return Ok(());
+    };
+    for names in names.into_iter().map_while(Result::ok) {
+        match names {
+            Name::Module { name, .. } => {
+                check(name, &|| "bytes of the module's name".to_owned())?;
+            }
+            Name::Function(functions) => {
+                for function in functions.into_iter().map_while(Result::ok) {
+                    let index = function.index;
+                    check(function.name, &|| {
+                        format!("function {index}: bytes of its name")
+                    })?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a file can be compiled within bounds. Reads the whole file once. The error names

@@ -155,6 +155,20 @@ pub const SHAPES: &[Shape] = &[
         [2, 0],
     ),
     shape("types-of-types", lifted, [900, 16], "steps", [50, 16]),
+    shape(
+        "names",
+        names,
+        [10, 1 << 20],
+        "function 0: bytes of its name: 1048576",
+        [100, 65_536],
+    ),
+    shape(
+        "names-of-modules",
+        name_of_module,
+        [0, 90_000],
+        "bytes of the module's name: 90000",
+        [0, 65_536],
+    ),
 ];
 
 /// A WATER v0 dialer that does nothing, with more functions: the first of them is 2, and its type
@@ -433,4 +447,23 @@ fn lifted([functions, depth]: [usize; 2]) -> Vec<u8> {
             (memory (core memory $i \"m\")) (realloc (core func $i \"r\"))))"
     );
     component(&(text + &lift.repeat(functions)))
+}
+
+/// Makes a module with a section of names.
+fn named(kind: u8, content: &[u8]) -> Vec<u8> {
+    let part = [&[kind][..], &leb(content.len()), content].concat();
+    let section = [b"\x04name", &part[..]].concat();
+    [Module::new().bytes(), vec![0], leb(section.len()), section].concat()
+}
+
+fn names([functions, bytes]: [usize; 2]) -> Vec<u8> {
+    let name = vec![b'n'; bytes];
+    let each = many(functions, |index| {
+        [leb(index), leb(bytes), name.clone()].concat()
+    });
+    named(1, &[leb(functions), each].concat())
+}
+
+fn name_of_module([_, bytes]: [usize; 2]) -> Vec<u8> {
+    named(0, &[leb(bytes), vec![b'n'; bytes]].concat())
 }
