@@ -29,7 +29,7 @@ use crate::{
 };
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
-use watm_engine::limiter::Limiter;
+use watm_engine::limiter::{Limiter, MEMORIES_OF_COMPONENT};
 use watm_engine::log::Logger;
 use watm_engine::log::MAX_MESSAGE;
 use watm_net::account::{CALL_BYTES, Charge};
@@ -152,12 +152,12 @@ impl Instance {
             coalescing: Duration::ZERO,
             failed: Arc::new(AtomicBool::new(false)),
             cpu: CpuMeter::new(grants.cpu_quota.longest_call(hub.limits.cpu_per_call)),
-            limiter: Limiter::new(memory_bytes, hub.counters.clone()),
+            limiter: Limiter::new(memory_bytes, MEMORIES_OF_COMPONENT, hub.counters.clone()),
             cpu_quota: grants.cpu_quota.clone(),
             flows: granted.flows(hub.limits.flows),
             logger: Logger::new(
                 &hub.name,
-                &hub.limits,
+                hub.log_rate.clone(),
                 hub.counters.clone(),
                 grants.log_level,
             ),
@@ -185,7 +185,11 @@ impl Instance {
         store.set_max_component_handles(hub.limits.handles.saturating_add(BORROWED));
         store.set_epoch_deadline(1);
         store.data().record(|| Event::Instance);
-        match prepared.pre.instantiate(&mut store) {
+        let begin = Clock::now();
+        let instantiated = prepared.pre.instantiate(&mut store);
+        // The component's initializers are the module's code too.
+        store.data().spent(begin);
+        match instantiated {
             Ok(bindings) => Ok(Instance {
                 store,
                 bindings,
@@ -515,10 +519,8 @@ impl Instance {
             &mut self.store,
             now,
         );
-        let spent = begin.elapsed().as_nanos() as u64;
         let state = self.store.data_mut();
-        state.hub.counters.guest_time_ns.add(spent);
-        state.cpu_quota.spend(spent);
+        state.spent(begin);
         state.wakers.fire();
         match result {
             Ok(answer) => {
@@ -530,6 +532,16 @@ impl Instance {
                 Err(trap(&self.store, &error))
             }
         }
+    }
+}
+
+impl State {
+    /// Counts the time of the module since `begin`, and takes it from its share.
+    fn spent(&self, begin: Clock) {
+        // The cast overflows after 584 years.
+        let spent = begin.elapsed().as_nanos() as u64;
+        self.hub.counters.guest_time_ns.add(spent);
+        self.cpu_quota.spend(spent);
     }
 }
 

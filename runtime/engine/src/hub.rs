@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Semaphore;
 
+use crate::log::LogRate;
 use crate::usage::{Subject, UsageRecord};
 use crate::{Destination, ErrorCode, Limits, Module, Network, Used};
 use watm_net::counters::Counters;
@@ -29,6 +30,8 @@ pub struct Hub {
     pub counters: Arc<Counters>,
     /// The count of open flows.
     pub flows: Quota,
+    /// The rate of the log records of all its instances.
+    pub log_rate: LogRate,
     /// The count of connections that hold a descriptor.
     pub descriptors: Quota,
     /// The permits of lookups of names.
@@ -57,6 +60,7 @@ impl Hub {
         Hub {
             name,
             counters: Arc::default(),
+            log_rate: LogRate::new(&limits),
             flows: Quota::new(limits.flows),
             descriptors: Quota::new(limits.descriptors),
             limits,

@@ -1,7 +1,7 @@
 //! Log records of modules, on their way to `tracing`. `component::log` and `water::output` write
 //! them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::Limits;
@@ -15,6 +15,48 @@ pub const MAX_TARGET: usize = 64;
 /// The number of seconds' worth of records that may come in one burst.
 const BURST_SECONDS: f64 = 10.0;
 
+/// The rate of a module's log records. Clones are the same: an instance that takes another's place
+/// gets no new burst.
+#[derive(Clone)]
+pub struct LogRate(Arc<Mutex<Bucket>>);
+
+struct Bucket {
+    per_second: f64,
+    /// The number of records that may still pass now.
+    tokens: f64,
+    refilled: Instant,
+}
+
+impl LogRate {
+    /// Makes the rate of these limits.
+    pub fn new(limits: &Limits) -> LogRate {
+        let per_second = f64::from(limits.log_records_per_second);
+        LogRate(Arc::new(Mutex::new(Bucket {
+            per_second,
+            tokens: per_second * BURST_SECONDS,
+            refilled: Instant::now(),
+        })))
+    }
+
+    fn take(&self) -> bool {
+        let mut bucket = self.0.lock().expect("no panic under this lock");
+        bucket.take(Instant::now())
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, now: Instant) -> bool {
+        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.per_second * BURST_SECONDS);
+        self.refilled = now;
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
 /// Passes on the log records of a module, up to a rate.
 pub struct Logger {
     /// The server's name in the records.
@@ -23,10 +65,7 @@ pub struct Logger {
     least: tracing::Level,
     /// True if an instance beside this one has given the same warnings.
     pub warned: bool,
-    per_second: f64,
-    /// The number of records that may still pass now.
-    tokens: f64,
-    refilled: Instant,
+    rate: LogRate,
     /// The number of records dropped since the last one that passed, and their most severe level.
     dropped: Option<(u64, tracing::Level)>,
 }
@@ -35,19 +74,16 @@ impl Logger {
     /// Passes on the records of a server's module that are no less severe than `least`.
     pub fn new(
         server: &str,
-        limits: &Limits,
+        rate: LogRate,
         counters: Arc<Counters>,
         least: tracing::Level,
     ) -> Logger {
-        let per_second = f64::from(limits.log_records_per_second);
         Logger {
             server: server.into(),
             counters,
             least,
             warned: false,
-            per_second,
-            tokens: per_second * BURST_SECONDS,
-            refilled: Instant::now(),
+            rate,
             dropped: None,
         }
     }
@@ -57,7 +93,7 @@ impl Logger {
         if level > self.least || self.warned && level == tracing::Level::WARN {
             return;
         }
-        if !self.take_token() {
+        if !self.rate.take() {
             let (count, gravest) = self.dropped.unwrap_or((0, level));
             self.dropped = Some((count + 1, gravest.min(level)));
             self.counters.dropped_log_records.add(1);
@@ -98,18 +134,6 @@ impl Logger {
                 tracing::trace!(target: "watm::module", server, part, "{message}");
             }
         }
-    }
-
-    fn take_token(&mut self) -> bool {
-        let now = Instant::now();
-        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
-        self.tokens = (self.tokens + gained).min(self.per_second * BURST_SECONDS);
-        self.refilled = now;
-        if self.tokens < 1.0 {
-            return false;
-        }
-        self.tokens -= 1.0;
-        true
     }
 }
 

@@ -16,8 +16,7 @@
 //!
 //! | kept by the host for the guest | at most, under the default limits | charged |
 //! |---|---|---|
-//! | linear memory | `M` | as it grows |
-//! | table elements of core modules | 131072 x 16 B | no: 2 MiB |
+//! | linear memory, and tables of core modules | `M` | as they grow |
 //! | flows: both ends, their names, and the application's part | 32768 x (1.5 KiB + 16 KiB + `flow_bytes`) | when they are opened |
 //! | queued bytes of a stream, each way | 32768 x 256 KiB | as they wait |
 //! | queued datagrams of a flow, each way | 32768 x 512 KiB | as they wait |

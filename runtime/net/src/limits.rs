@@ -20,7 +20,8 @@ pub struct Limits {
     /// connection is closed.
     pub cpu_per_call: Duration,
     /// Flows open at once. Default 32768, twice the default of the WireGuard module: a flow that
-    /// the module has ended counts until the application has dropped it.
+    /// the module has ended counts until the application has dropped it. A WATER module, which has an
+    /// instance for each, has no more than 6553 under Linux's usual `vm.max_map_count`.
     pub flows: usize,
     /// Bytes that the application keeps of its own for each flow, such as a task and a socket. They
     /// are charged to the module, which then has fewer flows. Default 0.

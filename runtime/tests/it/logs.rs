@@ -2,7 +2,7 @@
 
 use watm_runtime::Limits;
 
-use watm_test_support::{Client, assert_serves, builder, counter, records};
+use watm_test_support::{Client, assert_serves, builder, counter, records, wait_restarted};
 
 #[test]
 fn a_flood_of_records_is_limited_cut_and_counted() {
@@ -38,4 +38,28 @@ fn records_below_the_level_are_not_passed_on() {
             .iter()
             .all(|record| record.level <= tracing::Level::WARN)
     );
+}
+
+#[test]
+fn an_instance_that_starts_again_gets_no_new_burst() {
+    let name = "log restarts";
+    records(name);
+    let limits = Limits {
+        log_records_per_second: 5,
+        ..Limits::default()
+    };
+    let server = builder(name).limits(limits).start().expect("starts");
+    let client = Client::new(&server);
+    for restarts in 1..=3 {
+        assert_eq!(client.ask("!log"), "logged");
+        client.send(b"!trap");
+        wait_restarted(&server, restarts);
+    }
+    let records = records(name);
+    let flood = records
+        .iter()
+        .filter(|record| record.text.contains("part=flood"));
+    // The burst, and what comes in some seconds.
+    let count = flood.count();
+    assert!(count < 100, "{count}");
 }

@@ -112,6 +112,12 @@ impl Descriptors {
         Ok(())
     }
 
+    /// Returns true if a connection that the guest got from `env` is open.
+    pub(super) fn has_connection(&self) -> bool {
+        let mut open = self.slots.iter().flatten();
+        open.any(|descriptor| descriptor.outside)
+    }
+
     /// Continues to pass on what the guest has written.
     pub(super) fn poll_background(&mut self, cx: &mut Context<'_>) {
         for end in self.ends() {

@@ -88,6 +88,17 @@ impl Outside {
         matches!(self.role, Role::Listener | Role::Relay)
     }
 
+    /// Returns true if the connection that came in still waits for the module to take it.
+    pub(super) fn waits(&self) -> bool {
+        self.accepted.is_some()
+    }
+
+    /// Returns true if the module has taken the connection that came in to pass it on to another,
+    /// and has nothing else to do.
+    pub(super) fn relays(&self) -> bool {
+        matches!(self.role, Role::Relay) && !self.waits()
+    }
+
     /// Takes the connection that came in; `None` after the first call.
     pub(super) fn take_accepted(&mut self) -> Option<Wire> {
         self.accepted.take()

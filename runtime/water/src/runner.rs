@@ -22,8 +22,8 @@ use watm_net::counters::Counters;
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::job::{Job, Opened, Settings};
-use watm_engine::limiter::Limiter;
-use watm_engine::log::Logger;
+use watm_engine::limiter::{Limiter, MEMORIES_OF_WATER};
+use watm_engine::log::{LogRate, Logger};
 use watm_net::quota::Permit;
 use watm_net::quota::Quota;
 use watm_policy::access::Access;
@@ -50,7 +50,7 @@ impl WaterRunner {
     pub fn new(module: &Module, settings: Settings) -> Result<WaterRunner, Error> {
         let logger = Logger::new(
             &settings.name,
-            &settings.limits,
+            LogRate::new(&settings.limits),
             settings.counters.clone(),
             settings.log_level,
         );
@@ -195,12 +195,13 @@ impl WaterRunner {
             .map_err(|stop| self.stopped(stop))?;
         self.call(&mut instance, prepared.abi.init, ()).await?;
 
-        let (caller, flow, used) = match role {
-            Role::Relay => (None, None, None),
+        let permit = self.permit()?;
+        let (caller, permit, flow, used) = match role {
+            Role::Relay => (None, Some(permit), None, None),
             _ => {
                 let account = &self.counters.account;
-                let (caller, flow, used) = Caller::new(info, &self.limits, self.permit()?, account);
-                (Some(caller), Some(flow), Some(used))
+                let (caller, flow, used) = Caller::new(info, &self.limits, permit, account);
+                (Some(caller), None, Some(flow), Some(used))
             }
         };
         let (local, peer) = match &caller {
@@ -228,6 +229,12 @@ impl WaterRunner {
             }
             None => {
                 self.call(&mut instance, function, ()).await?;
+                if instance.state().outside.waits() {
+                    return Err(Error::Handshake {
+                        module: self.name.to_string(),
+                        reason: format!("{function} returned without the client's connection"),
+                    });
+                }
                 (None, None)
             }
         };
@@ -252,6 +259,7 @@ impl WaterRunner {
             caller,
             control,
             closing,
+            _permit: permit,
             reset: false,
             grace: self.limits.close_grace,
             name: self.name.clone(),
@@ -294,7 +302,11 @@ impl WaterRunner {
                 self.cpu_quota.clone(),
                 self.counters.clone(),
             ),
-            Limiter::new(self.limits.memory_bytes, self.counters.clone()),
+            Limiter::new(
+                self.limits.memory_bytes,
+                MEMORIES_OF_WATER,
+                self.counters.clone(),
+            ),
         );
         let standard = [
             Some(Resource::Input),

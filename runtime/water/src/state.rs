@@ -91,9 +91,11 @@ impl State {
     }
 
     /// Tells the host if a client has reset its connection. A guest that is at work, or only
-    /// watches the clock, does not notice that.
+    /// watches the clock, does not notice that. A relay that has closed all of its connections is
+    /// told the same: it would live on for nobody.
     pub(super) fn notice_reset(&mut self) {
-        if self.outside.accepts() && self.fds.ends().any(|end| end.is_reset()) {
+        let is_reset = self.outside.accepts() && self.fds.ends().any(|end| end.is_reset());
+        if is_reset || self.outside.relays() && !self.fds.has_connection() {
             self.outside.reset().notify_one();
         }
     }

@@ -13,6 +13,7 @@ use super::end::{Caller, Control};
 use super::errno::Errno;
 use super::instance::{Instance, Stop, with_last_words};
 use crate::ErrorCode;
+use watm_net::quota::Permit;
 
 /// The future that returns when the application has stopped accepting.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -24,6 +25,9 @@ pub(super) struct Worker {
     pub(super) caller: Option<Caller>,
     pub(super) control: Control,
     pub(super) closing: Closing,
+    /// The place of a relay's connection among those of the module. That of others is with the
+    /// application's stream.
+    pub(super) _permit: Option<Permit>,
     /// True if the client has reset its connection.
     pub(super) reset: bool,
     pub(super) grace: Duration,

@@ -22,7 +22,7 @@ pub use admission::{Accepted, Admission};
 pub(crate) use bind::NO_ADDRESS;
 pub use bind::{BoundSocket, Grant, Protocol};
 pub use changes::NetworkChanges;
-pub use descriptors::descriptors_of_module;
+pub use descriptors::{descriptors_of_module, instances_of_module};
 pub use doorbell::Doorbell;
 pub use inlet::{Inlet, poll_receive};
 pub use lingering::linger;

@@ -5,6 +5,7 @@
 mod fields;
 mod file;
 
+use watm_net::sockets::instances_of_module;
 use watm_seal::{Capabilities, ConnectPattern, Network, Socket};
 
 use crate::keys::Keys;
@@ -210,12 +211,14 @@ impl Granted {
     }
 
     /// Applies the limits to those of the application. A WATER module has an instance for each
-    /// connection, so it has no more connections than instances.
+    /// connection, so it has no more connections than instances, and no more than half of the
+    /// process's mappings are enough for.
     pub fn limits(&self, kind: ModuleKind, mut limits: Limits) -> Limits {
         limits.memory_bytes = self.memory_bytes(limits.memory_bytes);
         limits.flows = self.flows(limits.flows);
         if kind != ModuleKind::Component {
-            limits.flows = limits.flows.min(self.instances());
+            let most = self.instances().min(instances_of_module());
+            limits.flows = limits.flows.min(most);
         }
         limits
     }

@@ -129,3 +129,24 @@ fn a_good_connection_goes_on_beside_hogs_on_the_same_thread() {
         }
     });
 }
+
+#[test]
+fn a_module_has_one_memory_and_its_tables_count() {
+    run(async {
+        let limits = Limits {
+            memory_bytes: 1 << 20,
+            ..Limits::for_connections()
+        };
+        for (more, expected) in [
+            ("(memory 0)", "memory"),
+            // Of 8 bytes each, beside two pages.
+            ("(table 120000 funcref)", "limit 1 MiB"),
+        ] {
+            let guest = Guest::v1().with(more).limits(limits.clone());
+            let error = guest.try_dial().await.err().expect("refused");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let fits = Guest::v1().with("(table 100000 funcref)").limits(limits);
+        fits.dial().await;
+    });
+}

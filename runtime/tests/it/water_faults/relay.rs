@@ -11,7 +11,7 @@ use watm_runtime::{Limits, Listener, Relay, Target, Wire};
 
 use crate::water::{echo, exchange, plain};
 use watm_test_support::water::Guest;
-use watm_test_support::{LOCALHOST, engine, run};
+use watm_test_support::{LOCALHOST, PATIENCE, engine, run};
 
 #[test]
 fn a_relay_goes_on_after_an_upstream_that_fails() {
@@ -178,5 +178,92 @@ fn a_relay_and_a_listener_that_are_gone_free_their_ports_and_accepted_connection
         while TcpStream::connect(address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    });
+}
+
+/// Returns limits with which a connection ends soon after it is told to.
+fn soon() -> Limits {
+    Limits {
+        close_grace: Duration::from_millis(50),
+        cpu_per_call: Duration::from_secs(60),
+        ..Limits::for_connections()
+    }
+}
+
+async fn assert_ended(relay: &Relay) {
+    let ended = async {
+        while relay.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, ended).await;
+    waited.expect("its connections end");
+}
+
+#[test]
+fn a_module_that_has_closed_its_connections_does_not_live_on() {
+    run(async {
+        let echo = echo().await.to_string();
+        for rest in [
+            "(loop $for_ever (call $pause (i32.const 60000)) (br $for_ever))",
+            "(loop $for_ever (br $for_ever))",
+        ] {
+            let guest = Guest::v1().limits(soon()).ends(&format!(
+                "(drop (call $fd_close (global.get $net)))
+                (drop (call $fd_close (global.get $caller))) {rest} (i32.const 0)"
+            ));
+            let relay = guest.options(Relay::builder(&guest.module()));
+            let relay = relay.bind(LOCALHOST, &echo).expect("listens");
+            for _ in 0..3 {
+                let mut client = connect(relay.local_addr(), b"").await;
+                assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+            }
+            assert_ended(&relay).await;
+        }
+    });
+}
+
+#[test]
+fn a_module_that_does_not_take_its_client_is_ended() {
+    run(async {
+        let echo = echo().await.to_string();
+        let guest = Guest::v1().ends("(call $pause (i32.const 60000)) (i32.const 0)");
+        let text = guest
+            .text()
+            .replace("(global.set $caller (call $accept))", "");
+        let bytes = wat::parse_str(text).expect("valid text");
+        let module = engine().load("absent", &bytes).expect("loads");
+        let relay = Relay::builder(&module).bind(LOCALHOST, &echo);
+        let relay = relay.expect("listens");
+        let mut client = connect(relay.local_addr(), b"").await;
+        let mut byte = [0; 1];
+        let read = tokio::time::timeout(PATIENCE, client.read(&mut byte)).await;
+        assert_eq!(read.expect("in time").expect("the end"), 0);
+        assert_ended(&relay).await;
+    });
+}
+
+#[test]
+fn connections_of_a_relay_are_limited() {
+    run(async {
+        let echo = echo().await.to_string();
+        let guest = Guest::v1().ends("(call $pause (i32.const 60000)) (i32.const 0)");
+        let guest = guest.limits(Limits { flows: 2, ..soon() });
+        let relay = guest.options(Relay::builder(&guest.module()));
+        let relay = relay.bind(LOCALHOST, &echo).expect("listens");
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(relay.local_addr(), b"").await);
+        }
+        // Two of them are refused.
+        let mut refused = 0;
+        for client in &mut clients {
+            let mut byte = [0; 1];
+            let read = client.read(&mut byte);
+            let waited = tokio::time::timeout(Duration::from_millis(300), read).await;
+            refused += usize::from(waited.is_ok_and(|read| read.is_ok_and(|count| count == 0)));
+        }
+        assert_eq!(refused, 2);
+        assert_eq!(relay.connections(), 2);
     });
 }

@@ -14,6 +14,10 @@ use watm_policy::water_abi::PREVIEW1;
 const DIRECTORY: &str = "/conf";
 const FILE: &str = "watm.cfg";
 
+/// The longest path, in bytes: `PATH_MAX` of Linux. The host reads a path to its end, while
+/// nobody else has the thread.
+const MAX_PATH: usize = 4096;
+
 /// Kinds of files (`filetype`).
 const CHARACTER_DEVICE: u8 = 2;
 const DIRECTORY_TYPE: u8 = 3;
@@ -295,6 +299,9 @@ fn find(state: &mut State, directory: i32, path: &[u8]) -> Result<Resource, Errn
     match state.fds.get(directory)?.resource {
         Resource::Directory => {}
         _ => return Err(Errno::NOTDIR),
+    }
+    if path.len() > MAX_PATH {
+        return Err(Errno::NAMETOOLONG);
     }
     let path = std::str::from_utf8(path).map_err(|_| Errno::ILSEQ)?;
     if path.starts_with('/') {
