@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
 
 pub use dialling::{Addresses, Attempts, BegunDial, Dial};
-pub use instance::{Grants, Instance, StartError, Trap, Wakeup};
+pub use instance::{Grants, Instance, ModuleStatus, StartError, Trap, Wakeup};
 pub use tape::{Player, Stop, Tape};
 
 use crate::mailboxes::Mailboxes;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 use crate::Module;
-use watm_component::{Instance, Trap, Wakeup};
+use watm_component::{Instance, ModuleStatus, Trap, Wakeup};
 use watm_engine::Ticking;
 
 /// The number of `again` answers in a row, with no token ready and nothing read or written, after
@@ -85,6 +85,14 @@ impl Generation {
             retired.finished = self.wakeup == Wakeup::Finished;
         }
         Ok(())
+    }
+
+    /// Asks it for its state. Returns `None` while it rests.
+    pub(super) fn status(&mut self, now: Instant) -> Result<Option<ModuleStatus>, Trap> {
+        match self.instance.rests_until(now) {
+            Some(_) => Ok(None),
+            None => self.instance.status().map(Some),
+        }
     }
 
     /// Notes that a call other than `process` has changed it: it may have new timers.

@@ -75,6 +75,21 @@ pub(crate) enum Command {
     StopAccepting(Reply<()>),
 }
 
+impl Command {
+    /// Answers with an error.
+    fn refuse(self, error: Error) {
+        match self {
+            Command::Status(reply) => reply(Err(error)),
+            Command::ClientConfigs(_, reply) => reply(Err(error)),
+            Command::Reconfigure(_, reply) | Command::StopAccepting(reply) => reply(Err(error)),
+            Command::Dial(_, reply) => reply(Err(error)),
+            Command::DialDatagrams(_, reply) => reply(Err(error)),
+            Command::Swap(_, reply) => reply(Err(error)),
+            Command::Snapshot(reply) => reply(Err(error)),
+        }
+    }
+}
+
 /// Starts the thread, and waits until the module has started. Returns the sender of commands, and
 /// the handle of the thread's executor.
 pub(crate) fn start(plan: Plan) -> Result<(mpsc::Sender<Command>, Handle), Error> {

@@ -88,10 +88,13 @@ impl Driver {
         self.grants.mailboxes.end(number);
     }
 
+    /// Begins a pause, which lasts until the module has CPU time again as well.
     pub(super) fn begin_rest(&mut self, phase: Phase) {
         let now = Instant::now();
+        let pause = now + self.backoff.failed(now);
+        let quota = self.grants.cpu_quota.rests_until(now);
         self.rest = Some(Rest {
-            until: now + self.backoff.failed(now),
+            until: quota.map_or(pause, |until| until.max(pause)),
             discard: now,
             phase,
         });

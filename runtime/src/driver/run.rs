@@ -1,6 +1,7 @@
 //! The run loop of a server's thread: waits for events, and calls the generations of the module.
 //! `driver::start` spawns it.
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use super::generation::Generation;
 use super::pace::Pace;
 use super::restart::Rest;
 use super::swap::{Candidate, Predecessor, Probation, Started};
-use super::{Command, Reply};
+use super::{COMMAND_QUEUE, Command, Reply};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
 use watm_component::{Grants, StartError, Trap};
 use watm_net::ports::Port;
@@ -24,6 +25,10 @@ use watm_net::sockets::NetworkChanges;
 /// The most calls in a row without a look at the sockets, while the application keeps tokens ready.
 /// A look costs a system call.
 const CALLS_BEFORE_LOOK: u32 = 8;
+
+/// The longest rest of a module after which it still answers for its status. During a longer one
+/// the host answers alone.
+const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state of the thread.
 pub(super) struct Driver {
@@ -60,6 +65,8 @@ pub(super) struct Driver {
     /// The command queue and the generations take turns, so that none starves.
     command_first: bool,
     first: usize,
+    /// Commands that wait until the module has CPU time again.
+    held: VecDeque<Command>,
 }
 
 enum Event {
@@ -116,6 +123,7 @@ impl Driver {
             calls: 0,
             command_first: true,
             first: 0,
+            held: VecDeque::new(),
         };
         let first = driver.instantiate(beside)?;
         let number = first.number;
@@ -137,15 +145,13 @@ impl Driver {
         loop {
             match self.event(&mut commands).await {
                 Event::Closed => return,
-                Event::Command(command) => {
-                    let swaps = matches!(command, Command::Swap(..));
-                    self.answer(command);
-                    if swaps {
-                        self.wait_for_candidate().await;
-                    }
-                }
+                Event::Command(command) => self.obey(command).await,
                 Event::Candidate(started) => self.candidate_started(*started),
-                Event::Process(index) => self.process(index),
+                // After a rest, those who have waited are first.
+                Event::Process(index) => match self.held_command() {
+                    Some(command) => self.obey(command).await,
+                    None => self.process(index),
+                },
                 Event::Alarm => self.tend(Instant::now()),
                 Event::Network => self.network_changed(),
             }
@@ -197,6 +203,46 @@ impl Driver {
         for (number, trap) in failures {
             self.failed(number, trap);
         }
+    }
+
+    /// Answers a command, or holds it while the module rests.
+    async fn obey(&mut self, command: Command) {
+        let rest = self.rest_of_serving(Instant::now());
+        let waits = match &command {
+            Command::StopAccepting(_) => false,
+            Command::Status(_) => !rest.is_zero() && rest <= STATUS_PATIENCE,
+            _ => !rest.is_zero(),
+        };
+        if waits {
+            return self.hold(command);
+        }
+        let swaps = matches!(command, Command::Swap(..));
+        self.answer(command);
+        if swaps {
+            self.wait_for_candidate().await;
+        }
+    }
+
+    fn hold(&mut self, command: Command) {
+        if self.held.len() >= COMMAND_QUEUE {
+            let module = self.name().to_owned();
+            return command.refuse(Error::Busy { module });
+        }
+        self.held.push_back(command);
+    }
+
+    /// Returns a command that has waited, if the module has CPU time again.
+    fn held_command(&mut self) -> Option<Command> {
+        if self.held.is_empty() || !self.rest_of_serving(Instant::now()).is_zero() {
+            return None;
+        }
+        self.held.pop_front()
+    }
+
+    /// Returns how long the serving generation rests, because it has used up its share of a core.
+    fn rest_of_serving(&mut self, now: Instant) -> Duration {
+        let until = self.serving().and_then(|it| it.instance.rests_until(now));
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
     fn answer(&mut self, command: Command) {
@@ -311,24 +357,28 @@ impl Driver {
             counters: self.grants.hub.host_counters(),
         };
         let mut failures = Vec::new();
+        let now = Instant::now();
         for generation in &mut self.generations {
-            let said = match generation.instance.status() {
+            let said = match generation.status(now) {
                 Ok(said) => said,
                 Err(trap) => {
                     failures.push((generation.number, trap));
                     continue;
                 }
             };
-            status.flows = status.flows.saturating_add(said.flows);
+            let flows = said.as_ref().map_or(0, |said| said.flows);
+            status.flows = status.flows.saturating_add(flows);
             status.generations.push(GenerationStatus {
                 number: generation.number,
                 module: generation.module.name().to_owned(),
                 sha256: generation.module.info().sha256.clone(),
-                flows: said.flows,
+                flows,
                 age: generation.since.elapsed(),
                 draining: generation.retired.as_ref().map(|r| r.since.elapsed()),
             });
-            if generation.retired.is_none() {
+            if generation.retired.is_none()
+                && let Some(said) = said
+            {
                 status.peers = said.peers;
                 status.counters.extend(said.counters);
             }
@@ -388,6 +438,9 @@ impl Driver {
 
     /// Waits for the next event.
     async fn event(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
+        if let Some(command) = self.held_command() {
+            return Event::Command(command);
+        }
         let now = Instant::now();
         let mut due = false;
         for generation in &mut self.generations {

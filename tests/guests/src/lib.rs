@@ -317,6 +317,9 @@ export!(Module);
 impl Guest for Module {
     fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
         check(&options.config)?;
+        if options.config == b"spin at start" {
+            commands::spin();
+        }
         if options.config.starts_with(b"hostile") {
             HOSTILE.set(Some(Hostile::start(options.config)?));
             return Ok(());
@@ -405,6 +408,11 @@ impl Guest for Module {
         }
         FORWARD.with_borrow(|forward| {
             let forward = forward.as_ref().expect("started");
+            if forward.config == b"slow" {
+                for round in 0..20_000_000_u32 {
+                    std::hint::black_box(round);
+                }
+            }
             Status {
                 peers: vec![PeerStatus {
                     name: "stranger".to_owned(),

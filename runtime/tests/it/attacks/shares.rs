@@ -10,9 +10,7 @@ use watm_runtime::{Limits, Server};
 
 use super::{Maker, approved, folder, held_to, needs};
 use watm_test_support::water::Guest;
-use watm_test_support::{
-    Client, LOCALHOST, assert_serves, counter, run, serve, wait_restarted, wait_until,
-};
+use watm_test_support::{Client, LOCALHOST, assert_serves, counter, run, serve, wait_until};
 
 /// The CPU time that a quota of a hundredth may use in two seconds: its burst, its quota, two turns
 /// on the way to a rest, and the time that a busy machine adds in the middle of one.
@@ -64,17 +62,15 @@ fn no_call_takes_more_than_a_minutes_share() {
         .start()
         .expect("starts");
     Client::new(&server).send(b"!spin");
-    // At the default limit it would have had a second.
-    wait_restarted(&server, 1);
+    // At the default limit it would have had a second. It starts again when it has time.
+    wait_until("it is stopped", || {
+        watm_test_support::records(name)
+            .iter()
+            .any(|record| record.text.contains("60ms of CPU time"))
+    });
     let used = used(&server);
     println!("{used:?}");
     assert!(used < Duration::from_millis(500), "{used:?}");
-    let told = watm_test_support::records(name);
-    assert!(
-        told.iter()
-            .any(|record| record.text.contains("60ms of CPU time")),
-        "{told:?}"
-    );
 }
 
 /// Starts a server of a sealed WATER guest with this quota.
@@ -199,4 +195,55 @@ fn a_restart_is_no_new_share() {
     let used = used(&server);
     println!("{used:?}");
     assert!(used < FEW, "{used:?}");
+}
+
+/// Tests that a module that answers slowly is not asked while it rests, whoever asks and how often.
+#[test]
+fn answers_take_from_the_share() {
+    let few = Capabilities {
+        cpu_permille: 2,
+        ..needs()
+    };
+    let server = super::start(&held_to("answers", few));
+    server.reconfigure("slow").expect("accepted");
+    let before = used(&server);
+    for _ in 0..50 {
+        // While it rests, the host answers.
+        server.status().expect("answered");
+    }
+    // Dials wait for the module, and the end of the server for nobody.
+    let dialled =
+        run(async { tokio::time::timeout(Duration::from_millis(100), server.dial(None)).await });
+    assert!(dialled.is_err(), "answered");
+    let used = used(&server).saturating_sub(before);
+    println!("{used:?}");
+    assert!(used < FEW, "{used:?}");
+    let begin = Instant::now();
+    server.close();
+    run(server.wait_closed());
+    assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+/// Tests that a module that uses its quota up whenever it starts waits for more, however often it
+/// fails.
+#[test]
+fn starts_take_from_the_share() {
+    let few = Capabilities {
+        cpu_permille: 2,
+        ..needs()
+    };
+    let name = "starts";
+    watm_test_support::records(name);
+    let server = Server::builder(&held_to(name, few))
+        .name(name)
+        .udp("listen", LOCALHOST)
+        .start()
+        .expect("starts");
+    server.reconfigure("spin at start").expect("accepted");
+    Client::new(&server).send(b"!trap");
+    // In that time it would start four times.
+    thread::sleep(Duration::from_secs(2));
+    let records = watm_test_support::records(name);
+    let failed = |record: &&_| format!("{record:?}").contains("cannot restart");
+    assert_eq!(records.iter().filter(failed).count(), 1, "{records:?}");
 }
