@@ -1,5 +1,6 @@
 //! Conversions between the WIT's types and this crate's, for the imports and for `instance`.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::bindings::exports::watm::transport::endpoint;
 use super::bindings::watm::transport::{flows, log, sockets, types};
 use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
 use watm_engine::log::MAX_MESSAGE;
-use watm_types::cut;
+use watm_types::{one_line, printable};
 
 impl From<ErrorCode> for types::ErrorCode {
     fn from(code: ErrorCode) -> types::ErrorCode {
@@ -49,7 +50,7 @@ impl From<types::ErrorCode> for ErrorCode {
             types::ErrorCode::Other(text) => ErrorCode::Other(match text {
                 // The length is bounded, because a flow keeps the text for as long as the
                 // application has its end.
-                Some(text) => cut(&text, LONGEST_TEXT).into(),
+                Some(text) => printable(&text, LONGEST_TEXT).into(),
                 None => "unspecified error".into(),
             }),
         }
@@ -124,7 +125,8 @@ impl From<flows::FlowInfo> for FlowInfo {
         FlowInfo {
             source: address_from_guest(info.source),
             destination: info.destination.into(),
-            peer: info.peer,
+            // Programs keep the names of peers beyond the flow, as labels of metrics for example.
+            peer: info.peer.map(shortened),
             underlay: info
                 .underlay
                 .map(|(remote, local)| (address_from_guest(remote), address_from_guest(local))),
@@ -150,9 +152,9 @@ impl From<endpoint::PeerStatus> for PeerStatus {
 impl From<endpoint::ClientConfig> for ClientConfig {
     fn from(config: endpoint::ClientConfig) -> ClientConfig {
         ClientConfig {
-            peer: config.peer,
-            name: config.name,
-            media_type: config.media_type,
+            peer: config.peer.map(shortened),
+            name: shortened(config.name),
+            media_type: shortened(config.media_type),
             content: config.content,
         }
     }
@@ -165,20 +167,17 @@ pub(super) fn config_error(error: endpoint::ConfigError) -> String {
         endpoint::ConfigError::Field((path, why)) => format!("{path}: {why}"),
         endpoint::ConfigError::Other(text) => text.unwrap_or_else(|| "no reason given".to_owned()),
     };
-    match text.len() <= MAX_MESSAGE {
-        true => text,
-        false => cut(&text, MAX_MESSAGE).to_owned(),
-    }
+    one_line(&text, MAX_MESSAGE)
 }
 
 /// The longest name of a peer, or text of an error, that a module may give, in bytes. Longer ones
-/// are cut.
+/// are cut, and none has control characters, which could forge log lines.
 const LONGEST_TEXT: usize = 256;
 
 pub(super) fn shortened(text: String) -> String {
-    match text.len() <= LONGEST_TEXT {
-        true => text,
-        false => cut(&text, LONGEST_TEXT).to_owned(),
+    match printable(&text, LONGEST_TEXT) {
+        Cow::Borrowed(same) if same.len() == text.len() => text,
+        other => other.into_owned(),
     }
 }
 
@@ -213,5 +212,38 @@ pub fn tracing_level(level: log::Level) -> tracing::Level {
         log::Level::Info => tracing::Level::INFO,
         log::Level::Debug => tracing::Level::DEBUG,
         log::Level::Trace => tracing::Level::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_module_are_one_line() {
+        let forged = || "wrong\x1b[2J\nERROR forged".to_owned();
+        let error = endpoint::ConfigError::Field((forged(), forged()));
+        let code = ErrorCode::from(types::ErrorCode::Other(Some(forged())));
+        for said in [config_error(error), code.to_string(), shortened(forged())] {
+            assert!(!said.contains(char::is_control), "{said:?}");
+            assert!(said.contains("forged"), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_flows_peer_is_cut() {
+        let unknown = || types::IpSocketAddress {
+            address: types::IpAddress::Ipv4((0, 0, 0, 0)),
+            port: 0,
+        };
+        let info = flows::FlowInfo {
+            source: unknown(),
+            destination: types::Destination::Address(unknown()),
+            peer: Some("p".repeat(10_000)),
+            underlay: None,
+            attributes: Vec::new(),
+        };
+        let peer = FlowInfo::from(info).peer.expect("a peer");
+        assert_eq!(peer, "p".repeat(LONGEST_TEXT));
     }
 }
