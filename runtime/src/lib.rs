@@ -181,6 +181,8 @@ pub use watm_policy::{BuiltIn, Capture, Grants, Keys, LastUse, LoadOptions, Reac
 #[doc(no_inline)]
 pub use watm_seal as seal;
 pub use watm_seal::private;
+#[doc(hidden)]
+pub use watm_types::printable;
 pub use watm_types::{
     ClientConfig, Destination, Error, ErrorCode, Family, FlowInfo, GenerationStatus, ModuleKind,
     Network, PeerStatus, Phase, Role, Target, Used, UsedDestination,

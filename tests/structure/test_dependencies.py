@@ -110,7 +110,7 @@ HOST = {
     },
     "watm-test-support": {"watm-runtime": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
-    "watm-fuzz-host": {"watm-runtime": "always"},
+    "watm-fuzz-host": {"watm": "always", "watm-runtime": "always"},
     "watm-fuzz-network": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-fuzz-seal": {"watm-seal": "always"},
 }

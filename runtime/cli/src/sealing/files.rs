@@ -6,13 +6,20 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
+use watm_runtime::printable;
 use watm_seal::{Root, SignedRoot};
 
 use crate::failure::Failure;
 use crate::inputs::read;
 
-/// Makes a failure for an unusable file.
+/// The longest reason, in bytes: a sentence with a few names in it.
+const LONGEST_REASON: usize = 700;
+
+/// Makes a failure for an unusable file. The reason may repeat parts of the file: it becomes one
+/// line of bounded length.
 pub(crate) fn invalid(path: &Path, reason: impl Display) -> Failure {
+    let reason = reason.to_string();
+    let reason = printable(&reason, LONGEST_REASON);
     Failure::unusable(format!("{}: {reason}", path.display()))
 }
 

@@ -6,6 +6,7 @@ mod grants;
 mod guests;
 mod module;
 mod recording;
+mod serve_config;
 mod shapes;
 mod water_calls;
 
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("grants", grants::run),
     ("module", module::run),
     ("recording", recording::run),
+    ("serve-config", serve_config::run),
     ("shapes", shapes::run),
     ("water-calls", water_calls::run),
 ];

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_derive::Deserialize;
+use watm_runtime::printable;
 
 use super::values::{Count, Place, ProxyHeader, Time, Upstream, Workers};
 use crate::durations::Seconds;
@@ -15,6 +16,9 @@ use crate::reporting::web::Host;
 
 /// The largest configuration, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// The longest reason in an error, in bytes: the names of all keys of a table, and a value.
+const LONGEST_REASON: usize = 700;
 
 /// The content of a file.
 #[derive(Deserialize)]
@@ -161,8 +165,13 @@ pub(super) fn log_format(path: &Path) -> Option<logging::Format> {
     Some(partial.logs.format)
 }
 
-/// Prefixes a reason with the line of its span, and the key in that line.
+/// Prefixes a reason with the line of its span, and the key in that line. The result is one line of
+/// at most [`LONGEST_REASON`] bytes, whatever the file has.
 pub(super) fn located(text: &str, span: Option<Range<usize>>, reason: &str) -> String {
+    printable(&with_line(text, span, reason), LONGEST_REASON).into_owned()
+}
+
+fn with_line(text: &str, span: Option<Range<usize>>, reason: &str) -> String {
     let Some(before) = span.and_then(|span| text.get(..span.start)) else {
         return reason.to_owned();
     };
@@ -248,6 +257,25 @@ mod tests {
         assert_eq!(limits.connections, Some(Count(6)));
         assert_eq!(limits.idle_timeout.expect("set").time().as_millis(), 2500);
         assert!(listener.addresses[1].protocol.is_some());
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_it_repeats() {
+        let long = "a".repeat(100_000);
+        for text in [
+            format!("{LISTENER}\"back\\u001b[31mlog\" = 1\n"),
+            format!("{LISTENER}\"back\\nlog\" = 1\n"),
+            LISTENER.replace("a:1", "a\\r\\nforged"),
+            LISTENER.replace("[::]:1", "\\u0007"),
+            LISTENER.replace("[::]:1", &long),
+            format!("{LISTENER}{long} = 1\n"),
+            format!("{LISTENER}backlog\u{7f} = 1\n"),
+        ] {
+            let error = parsed(&text).err().unwrap_or_else(|| panic!("{text}"));
+            assert!(!error.contains(char::is_control), "{text:?}: {error:?}");
+            assert!(error.len() <= LONGEST_REASON, "{} bytes", error.len());
+            assert!(error.starts_with("line "), "{error}");
+        }
     }
 
     #[test]

@@ -139,6 +139,14 @@ impl Arguments {
     }
 }
 
+/// Checks the text of a configuration, as `watm serve --check` begins. The error names the file.
+pub fn check_file(path: &Path) -> Result<(), String> {
+    match settings::from_file(path, Overrides::default()) {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
 /// Tells modules from configurations by their first bytes.
 fn is_module(path: &Path) -> Result<bool, Failure> {
     let mut begin = [0; 4];
