@@ -97,7 +97,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))
             .bind(address)?;
-        listener.check_config().await?;
+        match stop.unless(listener.check_config()).await {
+            Some(checked) => checked?,
+            None => return Ok(()),
+        }
         accept_loop::announce(listener.local_addr());
         let Some(forward) = arguments.forward else {
             let accepted = tokio::select! {

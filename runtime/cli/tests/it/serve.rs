@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use watm_runtime::share_address;
 
 use watm_test_support::command::{plain, program};
+use watm_test_support::water::Guest;
 use watm_test_support::{LOCALHOST, PATIENCE, directory, scratch, tcp_forward_bytes};
 
 /// A running server, and its output.
@@ -561,4 +562,52 @@ fn a_shortage_of_descriptors_passes() {
         }
         assert_eq!(program.stop(), Some(0));
     }
+}
+
+/// Writes a module whose connections pass bytes on, or with this code as its first function.
+fn slow_module(path: &Path, init: &str) {
+    let text = Guest::v1().init(init).text();
+    let bytes = wat::parse_str(text).expect("valid text");
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes).expect("written");
+    std::fs::rename(new, path).expect("replaced");
+}
+
+const NEVER: &str = "(call $pause (i32.const 100000000)) (i32.const 0)";
+
+#[test]
+fn the_end_waits_for_no_module_that_does_not_answer() {
+    let module = directory("serve-mute").join("module.wasm");
+    let lines = "upstream = \"127.0.0.1:1\"\n[drain]\ntimeout = 0.5";
+    let config = configuration("mute-config", &module, lines);
+    // While it reloads.
+    slow_module(&module, "(i32.const 0)");
+    let mut program = Program::start(&config, 1, &[]);
+    slow_module(&module, NEVER);
+    program.signal("HUP");
+    program.await_line("not sealed");
+    thread::sleep(Duration::from_millis(200));
+    let asked = Instant::now();
+    program.signal("TERM");
+    assert_eq!(program.wait(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(6));
+
+    // While it starts.
+    let mut child = watm()
+        .args(["serve", "--unsealed"])
+        .arg(&config)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("text");
+    assert!(line.contains("not sealed"), "{line}");
+    thread::sleep(Duration::from_millis(200));
+    let asked = Instant::now();
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
+    assert!(sent.expect("runs").success());
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(6));
 }

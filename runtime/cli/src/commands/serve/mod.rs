@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
 
 use crate::durations::Seconds;
 use crate::failure::{Failure, Outcome};
@@ -176,7 +177,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         return Ok(Outcome::Well);
     }
     raise_descriptors();
-    threads()?.block_on(serve(arguments, settings))
+    let threads = threads()?;
+    let outcome = threads.block_on(serve(arguments, settings));
+    // A module that does not answer may still hold up a thread.
+    threads.shutdown_background();
+    outcome
 }
 
 /// Starts the runtime of everything but the workers.
@@ -198,12 +203,17 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
         }
         None => None,
     };
-    let start = || Service::start(&settings, &arguments.loading);
-    let service = Arc::new(tokio::task::block_in_place(start)?);
+    let metrics = (settings.metrics, settings.metrics_hosts.clone());
+    let (mut drain, loading) = (settings.drain, arguments.loading.clone());
+    let starting = spawn_blocking(move || Service::start(&settings, &loading));
+    let started = tokio::select! {
+        started = starting => started.map_err(Failure::failed)?,
+        () = ended(&mut signals) => return Ok(Outcome::Well),
+    };
+    let service = Arc::new(started?);
     for frontend in service.frontends() {
         frontend.announce();
     }
-    let metrics = (settings.metrics, settings.metrics_hosts);
     if let Some(web) = web {
         tracing::info!(target: PROGRAM, address = %web.address, "metrics on {}", web.address);
         tokio::spawn(web.serve(service.clone()));
@@ -212,9 +222,15 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
     if let Some(watching) = watching {
         tokio::spawn(watching.follow(service.clone()));
     }
-    let mut drain = settings.drain;
-    while signals.next().await == Signal::Reload {
-        match reload(arguments, &service, &metrics).await {
+    let mut again = false;
+    while again || signals.next().await == Signal::Reload {
+        again = false;
+        let reloaded = tokio::select! {
+            reloaded = reload(arguments, &service, &metrics) => reloaded,
+            // The end waits for no module's answer.
+            () = ends(&mut signals, &mut again) => break,
+        };
+        match reloaded {
             Ok(next) => {
                 drain = next;
                 let file = arguments.file.display();
@@ -226,8 +242,7 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
         }
     }
     tracing::info!(target: PROGRAM, "draining");
-    let hurry = async { while signals.next().await != Signal::End {} };
-    match service.drain(drain, hurry).await {
+    match service.drain(drain, ended(&mut signals)).await {
         0 => Ok(Outcome::Well),
         forced => {
             tracing::warn!(
@@ -237,6 +252,18 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
             );
             Ok(Outcome::Otherwise)
         }
+    }
+}
+
+/// Waits for the signal to end.
+async fn ended(signals: &mut Signals) {
+    ends(signals, &mut false).await;
+}
+
+/// Waits for the signal to end. Sets `again` if one to reload comes before.
+async fn ends(signals: &mut Signals, again: &mut bool) {
+    while signals.next().await == Signal::Reload {
+        *again = true;
     }
 }
 
