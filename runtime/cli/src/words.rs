@@ -3,9 +3,11 @@
 //! The page in mitmweb uses the same words, in `host-python/python/mitmproxy_watm/words.py`. Both are
 //! tested against `tests/words.json`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use watm_runtime::printable;
 
 /// Actions that no module has an import for.
 const FIXED: [&str; 2] = ["read or write files", "start other programs"];
@@ -19,6 +21,13 @@ const POWERS: [(&str, &str); 4] = [
 ];
 
 const UNSEALED: &str = "has no seal, and therefore no limits besides those of this program";
+
+/// Returns text from a file of somebody else, safe for a terminal and a line of its own.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    /// The most bytes: more than a module logs in one record.
+    const LONGEST: usize = 8192;
+    printable(text, LONGEST)
+}
 
 /// Formats a number of bytes in binary units: `1.4 MiB`.
 pub(crate) fn size(bytes: f64) -> String {

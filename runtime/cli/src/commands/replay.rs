@@ -7,6 +7,7 @@ use watm_runtime::{Mode, Module, Recording, RecordingEnd, Report};
 
 use crate::failure::{Failure, Outcome};
 use crate::loading::LoadingOptions;
+use crate::words::plain;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -39,7 +40,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         for record in &report.log {
             println!(
                 "log       {} {}: {}",
-                record.level, record.part, record.message
+                record.level,
+                plain(&record.part),
+                plain(&record.message)
             );
         }
     }
@@ -53,8 +56,8 @@ fn introduce(recording: &Recording, module: &Module) {
     println!(
         "recorded  {} s ago, {}, by {}",
         age.as_secs(),
-        recording.module(),
-        recording.host()
+        plain(recording.module()),
+        plain(recording.host())
     );
     if module.info().sha256 == recording.module_sha256() {
         println!("module    {}, the one that was recorded", module.name());
@@ -62,7 +65,7 @@ fn introduce(recording: &Recording, module: &Module) {
         println!(
             "module    {}, not the one that was recorded (SHA-256 {})",
             module.name(),
-            recording.module_sha256()
+            plain(recording.module_sha256())
         );
     }
 }
@@ -76,13 +79,13 @@ fn conclude(report: &Report) -> Outcome {
         report.cpu_time.as_secs_f64()
     );
     for trap in &report.traps {
-        println!("trap      {trap}");
+        println!("trap      {}", plain(trap));
     }
     for (name, count) in &report.counters {
-        println!("counter   {name} {count}");
+        println!("counter   {} {count}", plain(name));
     }
     match &report.end {
-        RecordingEnd::Ended(reason) => println!("end       {reason}"),
+        RecordingEnd::Ended(reason) => println!("end       {}", plain(reason)),
         RecordingEnd::Truncated => println!("end       the file is cut short after the last event"),
         RecordingEnd::NotReached => {}
     }
@@ -92,7 +95,7 @@ fn conclude(report: &Report) -> Outcome {
             Outcome::Well
         }
         Some(difference) => {
-            println!("different at {difference}");
+            println!("different at {}", plain(&difference.to_string()));
             Outcome::Otherwise
         }
     }

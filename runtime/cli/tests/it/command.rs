@@ -476,3 +476,40 @@ fn a_module_follows_its_file_where_that_is_asked_for() {
         assert_eq!(status, Some(0), "{said}");
     }
 }
+
+#[test]
+fn what_is_shown_of_a_file_writes_to_no_terminal() {
+    let export = r#"(func (export "a\1b[2J\0aruns      yes") (nop))"#;
+    let text = Guest::v1().with(export).text();
+    let module = file("names.wasm", &wat::parse_str(text).expect("valid text"));
+    let (status, answer, said) = run(&[&"inspect", &module], b"");
+    assert_eq!(status, Some(0), "{said}");
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(!answer.contains('\x1b'), "{answer:?}");
+    let verdicts = answer.lines().filter(|line| line.starts_with("runs "));
+    assert_eq!(verdicts.count(), 1, "{answer}");
+}
+
+#[test]
+fn a_listener_ends_while_its_module_does_not_answer() {
+    let wait = "(call $pause (i32.const 100000000)) (i32.const 0)";
+    let text = Guest::v1().init(wait).text();
+    let module = file("mute.wasm", &wat::parse_str(text).expect("valid text"));
+    let nobody = nobody();
+    let mut child = watm(&[&"listen", &module, &"127.0.0.1:0", &"--forward", &nobody])
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("piped"));
+    stderr.read_line(&mut line).expect("text");
+    assert!(line.contains("not sealed"), "{line}");
+    thread::sleep(Duration::from_millis(300));
+    let asked = std::time::Instant::now();
+    let pid = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status();
+    assert!(sent.expect("runs").success());
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(5));
+}

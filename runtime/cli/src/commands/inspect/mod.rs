@@ -12,6 +12,7 @@ use watm_seal::Sealed;
 use crate::failure::{Failure, Outcome};
 use crate::inputs::read;
 use crate::loading::LoadingOptions;
+use crate::words::plain;
 
 use grants::Grants;
 use requests::{Request, initial_memory, requests};
@@ -110,7 +111,7 @@ fn abi(info: &ModuleInfo) -> Option<&str> {
 fn print_plain(shown: &Shown<'_>) {
     println!("kind      {}", shown.kind);
     if let Some(abi) = shown.abi {
-        println!("abi       {abi}");
+        println!("abi       {}", plain(abi));
     }
     if !shown.roles.is_empty() {
         println!("roles     {}", shown.roles.join(", "));
@@ -124,10 +125,10 @@ fn print_plain(shown: &Shown<'_>) {
     shown.grants.print();
     println!("memory    {} KiB to start with", shown.memory >> 10);
     for import in shown.imports {
-        println!("imports   {import}");
+        println!("imports   {}", plain(import));
     }
     for export in shown.exports {
-        println!("exports   {export}");
+        println!("exports   {}", plain(export));
     }
     println!("size      {} bytes", shown.size);
     println!("sha256    {}", shown.sha256);
