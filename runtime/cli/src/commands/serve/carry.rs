@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use watm_runtime::{
     Accepted, Admission, BindTransparent, DatagramFlow, Destination, ErrorCode, Flow, FlowInfo,
-    JoinError, Network, StreamFlow, log_refusal,
+    JoinError, Network, StreamFlow, log_refusal, printable,
 };
 
 use super::clients::Clients;
@@ -105,6 +105,11 @@ pub(super) fn begin(common: &Arc<Common>, flow: Flow) {
     let terms = common.terms();
     common.metrics.opened();
     let info = flow.info();
+    if *common.force.borrow() {
+        // A datagram that came while the program ends by force. It connects to no upstream.
+        let traffic = Arc::new(common.traffic(info));
+        return end(common, &terms, flow, &traffic, Ending::Forced);
+    }
     let place = common
         .gate
         .enter(info.source.ip(), network_of(&flow), info.underlay, &terms);
@@ -326,16 +331,19 @@ fn abort(flow: &Flow, ending: Ending) {
 }
 
 fn record(common: &Common, terms: &Terms, info: &FlowInfo, traffic: &Traffic, ending: Ending) {
+    /// The most bytes of an attribute: a name of a host.
+    const LONGEST: usize = 255;
+    let attribute = |name| attribute(info, name).map(|text| printable(text, LONGEST));
     tracing::info!(
         target: "watm::connection",
         listener = common.listener.as_str(),
         client = %info.source,
         peer = info.peer.as_deref(),
-        sni = attribute(info, "sni"),
-        alpn = attribute(info, "alpn"),
-        tls_version = attribute(info, "tls.version"),
-        tls_cipher = attribute(info, "tls.cipher"),
-        tls_resumed = attribute(info, "tls.resumed"),
+        sni = attribute("sni").as_deref(),
+        alpn = attribute("alpn").as_deref(),
+        tls_version = attribute("tls.version").as_deref(),
+        tls_cipher = attribute("tls.cipher").as_deref(),
+        tls_resumed = attribute("tls.resumed").as_deref(),
         destination = upstream::describe(terms, info),
         bytes_in = traffic.received(),
         bytes_out = traffic.sent(),
