@@ -565,6 +565,11 @@ SECONDS ?= 60
 fuzz: module-plain test-guest
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
+# The coverage of each corpus, as rows of a table.
+.PHONY: fuzz-coverage
+fuzz-coverage: module-plain test-guest
+	tests/fuzz/run.sh "$(TARGET)" coverage
+
 # Models, Miri, mutants and defences: see tests/prove/README.md.
 
 .PHONY: prove prove-models prove-miri prove-mutants prove-defences

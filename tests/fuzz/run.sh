@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs a fuzz target: run.sh TARGET SECONDS. Minimizes its corpus: run.sh TARGET keep. An empty TARGET
-# means all. README.md in this folder says more.
+# Runs a fuzz target: run.sh TARGET SECONDS. Minimizes its corpus: run.sh TARGET keep. Prints the
+# coverage of its corpus as a row of a table: run.sh TARGET coverage. An empty TARGET means all.
+# README.md in this folder says more.
 set -eu
 wanted=${1?which target? none is all; each folder in tests/fuzz/*/corpus is one}
 what=${2:?for how many seconds?}
@@ -35,7 +36,7 @@ build() {
 longest() {
     case $1 in
     module) echo $((16 << 20)) ;;
-    grants | recording) echo 65536 ;;
+    grants | recording | serve-config) echo 65536 ;;
     component-calls | water-calls) echo 4000 ;;
     shapes) echo 100 ;;
     http) echo 20000 ;;
@@ -60,6 +61,16 @@ keep() {
     find "$made/kept" -type f -exec cp -t "$corpus" {} +
 }
 
+# The edges that the inputs of the corpus reach, of those in the crates with counters. It runs each
+# input once.
+coverage() {
+    local said
+    said=$("$program" -runs=0 -max_len="$(longest "$target")" -rss_limit_mb=4000 "$corpus" 2>&1)
+    printf '| `%s` | %s | %s | %s |\n' "$target" "$(find "$corpus" -type f | wc -l)" \
+        "$(sed -n 's/.* INITED *cov: \([0-9]*\) .*/\1/p' <<<"$said")" \
+        "$(sed -n 's/.*(\([0-9]*\) inline 8-bit counters).*/\1/p' <<<"$said")"
+}
+
 targets=$(ls -d "$here"/*/corpus/${wanted:-*} 2>/dev/null) || {
     echo "no target $wanted; there are: $(ls "$here"/*/corpus | grep -v : | xargs)" >&2
     exit 1
@@ -76,6 +87,7 @@ for corpus in $targets; do
     export FUZZ_TARGET=$target
     case $what in
     keep) keep ;;
+    coverage) coverage ;;
     *) fuzz ;;
     esac
 done
