@@ -63,6 +63,31 @@ def test_an_archive_runs_where_it_is_unpacked(dist: Path):
     assert "watm/wireguard" in shown
 
 
+def test_the_doctor_examines_an_installation(dist: Path):
+    program.archive(STATIC)
+    with tarfile.open(only(dist, "*.tar.gz")) as archive:
+        archive.extractall(dist / "unpacked", filter="data")
+    folder = only(dist / "unpacked", "*")
+
+    def examined() -> tuple[int, dict[str, dict]]:
+        command = [folder / "watm", "doctor", "--json", "--root", folder / "modules" / "root.watm"]
+        done = subprocess.run(command, env={"HOME": str(dist)}, capture_output=True, text=True, timeout=LIMIT)
+        return done.returncode, {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+    status, checks = examined()
+    assert status == 0, checks
+    assert checks.keys() == {"program", "engine", "module", "state", "cache", "datagrams", "descriptors"}
+    assert checks["engine"]["found"] == "modules run as machine code"
+    assert "asks for your approval" in checks["module"]["found"]
+    (folder / "modules" / "wireguard.wasm").unlink()
+    (dist / ".cache").chmod(0o777)
+    (dist / ".cache" / "watm").chmod(0o777)
+    status, checks = examined()
+    assert status == 1
+    assert {name for name, check in checks.items() if not check["ok"]} == {"module", "cache"}
+    assert "WATM_MODULES" in checks["module"]["run"][0]
+
+
 def test_a_windows_archive_is_a_zip(dist: Path):
     program.archive("x86_64-pc-windows-gnullvm")
     with zipfile.ZipFile(only(dist, "*.zip")) as archive:

@@ -67,15 +67,21 @@ impl LoadingOptions {
     /// so that a person at a terminal can approve its capabilities.
     pub(crate) fn load(&self, path: &Path, asks: bool) -> Result<Module, Failure> {
         let loaded = self.load_as(path, false, None);
-        let needs_approval = match &loaded {
-            Err(Fault::Load(Error::Untrusted { code, .. })) => *code == "needs-approval",
-            _ => false,
-        };
+        let needs_approval = loaded.as_ref().is_err_and(Fault::needs_approval);
         if needs_approval && asks && io::stdin().is_terminal() && logging::can_ask() {
             let shown = approval_prompt::ask(path)?;
             return Ok(self.load_as(path, true, Some(shown))?);
         }
         Ok(loaded?)
+    }
+
+    /// Loads a module without a question. Returns `None` for one that waits for its approval.
+    pub(crate) fn load_if_approved(&self, path: &Path) -> Result<Option<Module>, Failure> {
+        match self.load_as(path, false, None) {
+            Ok(module) => Ok(Some(module)),
+            Err(fault) if fault.needs_approval() => Ok(None),
+            Err(fault) => Err(fault.into()),
+        }
     }
 
     /// Returns the options for updates of the module in this file, which must have its name if it
@@ -99,6 +105,11 @@ impl LoadingOptions {
             trust: self.trust()?,
             ..EngineConfig::default()
         })?)
+    }
+
+    /// Returns the option for the state.
+    pub(crate) fn state(&self) -> &StateOptions {
+        &self.state
     }
 
     /// Returns the trust that these options describe.
@@ -168,6 +179,12 @@ impl LoadingOptions {
 enum Fault {
     Load(Error),
     Other(Failure),
+}
+
+impl Fault {
+    fn needs_approval(&self) -> bool {
+        matches!(self, Fault::Load(Error::Untrusted { code, .. }) if *code == "needs-approval")
+    }
 }
 
 impl From<Error> for Fault {

@@ -24,6 +24,17 @@ const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// The time limit for an answer. An upstream on this machine needs far less.
 const ANSWER: Duration = Duration::from_secs(3);
 
+/// A failed check, for systems without such connections.
+pub(super) fn needs_linux() -> Check {
+    Check {
+        name: "system",
+        upstream: None,
+        ok: false,
+        found: "connections from their clients' addresses need Linux".to_owned(),
+        run: vec!["# have the PROXY protocol name the client in its place".to_owned()],
+    }
+}
+
 /// Checks the capabilities to bind to other machines' addresses and to mark packets.
 pub(super) fn capabilities(mark: Option<u32>) -> Check {
     let enough = match mark {

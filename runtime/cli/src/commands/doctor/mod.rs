@@ -1,7 +1,8 @@
-//! `watm doctor`: checks whether connections can continue from their clients' addresses, and prints
-//! the commands that enable it.
+//! `watm doctor`: checks the installation, or whether connections can continue from their clients'
+//! addresses, and prints the commands that correct what is missing.
 
 mod checks;
+mod installation;
 mod routing;
 
 use std::net::SocketAddr;
@@ -13,17 +14,19 @@ use watm_runtime::{BindTransparent, Destination, TransparentOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::destination;
+use crate::loading::LoadingOptions;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Upstream of the connections, as with `listen --forward` or in `serve`.
+    /// Upstream of connections from their clients' addresses, as with `listen --transparent
+    /// --forward` or in `serve`. Without it the installation is checked.
     #[arg(value_name = "HOST:PORT", value_parser = destination)]
-    upstream: Destination,
+    upstream: Option<Destination>,
     /// Check datagrams in place of connections.
-    #[arg(long)]
+    #[arg(long, requires = "upstream")]
     udp: bool,
     /// Mark of the packets, as with `listen --mark`.
-    #[arg(long, value_name = "MARK")]
+    #[arg(long, value_name = "MARK", requires = "upstream")]
     mark: Option<u32>,
     /// Routing table for the answers, in the printed commands.
     #[arg(long, value_name = "TABLE", default_value_t = 100)]
@@ -31,6 +34,8 @@ pub(crate) struct Arguments {
     /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    loading: LoadingOptions,
 }
 
 /// The result of a check.
@@ -54,13 +59,11 @@ struct Shown<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    let transparent = BindTransparent::of_user(TransparentOptions {
-        mark: arguments.mark,
-        client_port: false,
-    })?;
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot begin: {error}")))?;
-    let checks = runtime.block_on(examine(arguments, &transparent))?;
+    let checks = match &arguments.upstream {
+        None => installation::examine(&arguments.loading),
+        Some(_) if !cfg!(target_os = "linux") => vec![checks::needs_linux()],
+        Some(upstream) => transparent(upstream, arguments)?,
+    };
     let ok = checks.iter().all(|check| check.ok);
     if arguments.json {
         let checks = &*checks;
@@ -75,15 +78,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     })
 }
 
+fn transparent(upstream: &Destination, arguments: &Arguments) -> Result<Vec<Check>, Failure> {
+    let transparent = BindTransparent::of_user(TransparentOptions {
+        mark: arguments.mark,
+        client_port: false,
+    })?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot begin: {error}")))?;
+    runtime.block_on(examine(upstream, arguments, &transparent))
+}
+
 async fn examine(
+    upstream: &Destination,
     arguments: &Arguments,
     transparent: &BindTransparent,
 ) -> Result<Vec<Check>, Failure> {
-    let upstreams: Vec<SocketAddr> = match &arguments.upstream {
+    let upstreams: Vec<SocketAddr> = match upstream {
         Destination::Address(address) => vec![*address],
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
-            let failed = |error| Failure::failed(format!("{}: {error}", arguments.upstream));
+            let failed = |error| Failure::failed(format!("{upstream}: {error}"));
             found.map_err(failed)?.collect()
         }
     };

@@ -13,6 +13,7 @@ use watm_runtime::{Destination, Dialer, Reach};
 use watm_socks::{Dial, Resolver, Resolving, Servers};
 
 use self::file::File;
+pub(super) use self::module::find as find_module;
 use self::reverse::Reverses;
 use crate::failure::{Failure, Outcome};
 use crate::forward::Forward;

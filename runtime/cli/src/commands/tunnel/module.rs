@@ -1,4 +1,4 @@
-//! The search for the WireGuard module's file.
+//! The search for the WireGuard module's file, for `watm tunnel` and `watm doctor`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const VARIABLE: &str = "WATM_MODULES";
 
 /// Returns the given file, or the first in the folders of `WATM_MODULES`, of the user, and of this
 /// program.
-pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(in crate::commands) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(file) = given {
         return Ok(file.to_owned());
     }
