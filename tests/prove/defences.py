@@ -96,7 +96,8 @@ def copy(defences: list[Defence]) -> None:
     """Makes the copy with all switches. Files that are the same keep their times, so that what was built is kept."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout.decode().split("\0")
-    files = {name for name in listed if name and (ROOT / name).is_file()}
+    links = {name for name in listed if name and (ROOT / name).is_symlink()}
+    files = {name for name in listed if name and (ROOT / name).is_file()} - links
     for old in [path for path in TREE.rglob("*") if path.is_file() and not under_link(path)]:
         if str(old.relative_to(TREE)) not in files:
             old.unlink()
@@ -105,6 +106,8 @@ def copy(defences: list[Defence]) -> None:
         for switch in defence.switches:
             text = texts.get(switch.file) or (ROOT / switch.file).read_text()
             texts[switch.file] = switched(text, defence.name, switch)
+    for name in links:
+        link((ROOT / name).readlink(), TREE / name)
     for name in files:
         source, target = ROOT / name, TREE / name
         content = texts[name].encode() if name in texts else source.read_bytes()
