@@ -36,6 +36,23 @@ pub trait Codec {
         Vec::new()
     }
 
+    /// Answer the request of an accepted connection: the application has taken its flow, or refused
+    /// it for this reason. Called once, after the handshake. The answer precedes everything else.
+    fn answer(&mut self, _outcome: Result<(), &ErrorCode>, _network: &mut Buffer) {}
+
+    /// Returns true if an established connection carries no flow, but controls something beside it.
+    /// It stays open until the other end closes it. What [`inward`](Codec::inward) writes for the
+    /// application is dropped.
+    fn is_control(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the application of a dialled connection waits until the connection is
+    /// established. Otherwise it may write once the network is connected.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// Translate bytes from the network for the application. Answers to the network go to
     /// `network`. `application` stays unchanged until the connection is established; the call that
     /// establishes it may write to it.
@@ -81,6 +98,8 @@ pub struct Limits {
     /// From the accept of a connection until its codec is established. See
     /// [`StreamTransport::handshake_timeout`].
     pub handshake: Duration,
+    /// From the dial of a connection until its codec is established, if somebody waits for that.
+    pub answer: Duration,
     /// Since the last read or write that moved bytes.
     pub idle: Option<Duration>,
     /// Since the connection was accepted or dialled.
@@ -92,6 +111,8 @@ impl Default for Limits {
         Limits {
             // Several round trips of a bad path, with retransmissions.
             handshake: Duration::from_secs(10),
+            // The other end may connect to a third one, over paths as bad.
+            answer: Duration::from_secs(60),
             idle: None,
             lifetime: None,
         }

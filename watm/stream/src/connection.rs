@@ -15,6 +15,8 @@ pub struct Connection<C> {
     /// The time of the accept or dial, and of the last read or write that moved bytes.
     pub since: Instant,
     pub active: Instant,
+    /// The deadline of the answer to a dial that waits for one.
+    answer_by: Option<Instant>,
     /// The streams to look at.
     pub ready: Ready,
     /// True if the connection is in the queue for its turn.
@@ -28,6 +30,8 @@ enum Application {
         deadline: Instant,
     },
     Here(Box<dyn ByteStream>),
+    /// None: the connection carries no flow.
+    Nobody,
 }
 
 /// The result of a step.
@@ -51,14 +55,37 @@ impl<C: Codec> Connection<C> {
         Connection::new(codec, network, application, now)
     }
 
-    /// Makes a connection for `application`, with `network` still connecting.
+    /// Makes a connection for `application`, with `network` still connecting. If the application
+    /// waits for an answer, that must come before `answer_by`.
     pub fn dialled(
         codec: C,
         network: Box<dyn ByteStream>,
-        application: Box<dyn ByteStream>,
+        mut application: Box<dyn ByteStream>,
         now: Instant,
+        answer_by: Instant,
     ) -> Connection<C> {
-        Connection::new(codec, network, Application::Here(application), now)
+        let awaited = codec.is_awaited();
+        if awaited {
+            application.connecting();
+        }
+        Connection {
+            answer_by: awaited.then_some(answer_by),
+            ..Connection::new(codec, network, Application::Here(application), now)
+        }
+    }
+
+    /// Makes a connection without a flow, with `network` still connecting. Its answer must come
+    /// before `answer_by`.
+    pub fn control(
+        codec: C,
+        network: Box<dyn ByteStream>,
+        now: Instant,
+        answer_by: Instant,
+    ) -> Connection<C> {
+        Connection {
+            answer_by: Some(answer_by),
+            ..Connection::new(codec, network, Application::Nobody, now)
+        }
     }
 
     fn new(
@@ -73,6 +100,7 @@ impl<C: Codec> Connection<C> {
             application,
             since: now,
             active: now,
+            answer_by: None,
             ready: Ready::BOTH,
             queued: false,
         }
@@ -92,13 +120,33 @@ impl<C: Codec> Connection<C> {
     pub fn handshake_deadline(&self) -> Option<Instant> {
         match &self.application {
             Application::Later { deadline, .. } => Some(*deadline),
-            Application::Here(_) => None,
+            Application::Here(_) | Application::Nobody => {
+                self.answer_by.filter(|_| !self.relay.established())
+            }
         }
     }
 
     /// Attach the flow that the application has taken.
     pub fn open(&mut self, application: Box<dyn ByteStream>) {
+        self.relay.answer(Ok(()));
         self.application = Application::Here(application);
+        self.ready = Ready::BOTH;
+    }
+
+    /// End the connection, whose flow the application has refused.
+    pub fn refuse(&mut self, reason: &ErrorCode) {
+        self.relay.refuse(reason, &mut *self.network);
+        self.fail(reason);
+    }
+
+    /// Returns true if the connection carries no flow.
+    pub fn is_control(&self) -> bool {
+        self.relay.is_control()
+    }
+
+    /// Keep the connection open without a flow.
+    pub fn hold(&mut self) {
+        self.application = Application::Nobody;
         self.ready = Ready::BOTH;
     }
 
@@ -107,10 +155,17 @@ impl<C: Codec> Connection<C> {
     pub fn step(&mut self) -> Result<Step, ErrorCode> {
         let ready = std::mem::take(&mut self.ready);
         let result = match &mut self.application {
-            Application::Here(application) => self
-                .relay
-                .run(ready, &mut *self.network, &mut **application)
-                .map(Step::Moved),
+            Application::Here(application) => {
+                let awaited = self.relay.is_awaited() && !self.relay.established();
+                let moved = self
+                    .relay
+                    .run(ready, &mut *self.network, &mut **application);
+                if awaited && moved.is_ok() && self.relay.established() {
+                    application.connected();
+                }
+                moved.map(Step::Moved)
+            }
+            Application::Nobody => attend(&mut self.relay, &mut *self.network).map(Step::Moved),
             Application::Later { info, .. } => match self.relay.handshake(&mut *self.network) {
                 Ok(Progress::Done) => {
                     self.relay.describe(info);
@@ -152,15 +207,27 @@ impl<C: Codec> Connection<C> {
         self.reset_application(&ErrorCode::Timeout);
     }
 
-    /// Reset both streams at once.
-    pub fn reset(&mut self, reason: &ErrorCode) {
-        self.network.reset(reason.clone());
-        self.reset_application(reason);
-    }
-
     fn reset_application(&mut self, reason: &ErrorCode) {
         if let Application::Here(application) = &mut self.application {
             application.reset(reason.clone());
         }
     }
+}
+
+/// Continues a connection without a flow, and ends it when the other end does.
+fn attend<C: Codec>(
+    relay: &mut Relay<C>,
+    network: &mut (dyn ByteStream + 'static),
+) -> Result<Progress, ErrorCode> {
+    if !relay.established() {
+        let progress = relay.handshake(network)?;
+        if progress != Progress::Done {
+            return Ok(progress);
+        }
+    }
+    let moved = relay.control(network)?;
+    if moved == Progress::Done {
+        network.shutdown(Direction::Both)?;
+    }
+    Ok(moved)
 }

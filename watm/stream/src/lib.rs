@@ -10,7 +10,8 @@
 //! 2. [`Streams`] is a [`watm_core::Transport`]: it accepts connections on the listener
 //!    `listen` and offers them to the application, and dials for the application.
 //! 3. [`FramedSocket`] carries datagrams over such streams, for transports of datagrams.
-//! 4. A shell for WATER runs a relay over two file descriptors.
+//! 4. [`Outgoing`] queues datagrams for a socket, for transports that carry them beside streams.
+//! 5. A shell for WATER runs a relay over two file descriptors.
 //!
 //! No call blocks: [`Relay::run`] moves what it can and reports what it needs next.
 
@@ -21,6 +22,7 @@ mod counters;
 mod end;
 mod framed;
 mod handshakes;
+mod outgoing;
 mod relay;
 mod settings;
 mod streams;
@@ -30,6 +32,7 @@ pub use buffer::Buffer;
 pub use codec::{Codec, Limits, StreamTransport};
 pub use end::{End, Read};
 pub use framed::{FramedSocket, FramedTokens};
+pub use outgoing::Outgoing;
 pub use relay::{CHUNK, Needs, Progress, Ready, Relay};
 pub use settings::{REMOTE, Settings};
 pub use streams::Streams;

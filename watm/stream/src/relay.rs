@@ -29,6 +29,7 @@ const ROUNDS: usize = 8;
 pub struct Relay<C> {
     codec: C,
     introduced: bool,
+    answered: bool,
     /// True if the codec has refused something, and its last answer is written.
     said_last: bool,
     inward: Lane,
@@ -84,6 +85,7 @@ impl<C: Codec> Relay<C> {
         Relay {
             codec,
             introduced: false,
+            answered: false,
             said_last: false,
             inward: Lane::default(),
             outward,
@@ -105,6 +107,23 @@ impl<C: Codec> Relay<C> {
         if !std::mem::replace(&mut self.introduced, true) {
             self.inward.to.prepend(&self.codec.introduce(ends));
         }
+    }
+
+    /// Queue [`Codec::answer`]'s bytes once, before anything else that the network gets.
+    pub fn answer(&mut self, outcome: Result<(), &ErrorCode>) {
+        if !std::mem::replace(&mut self.answered, true) {
+            self.codec.answer(outcome, &mut self.outward.to);
+        }
+    }
+
+    /// See [`Codec::is_control`].
+    pub fn is_control(&self) -> bool {
+        self.codec.is_control()
+    }
+
+    /// See [`Codec::is_awaited`].
+    pub fn is_awaited(&self) -> bool {
+        self.codec.is_awaited()
     }
 
     /// Returns true if an answer to the network preceded an error, and all of it is written.
@@ -154,6 +173,33 @@ impl<C: Codec> Relay<C> {
         Ok(Progress::Again)
     }
 
+    /// Continue a connection that is established and carries no flow. [`Progress::Done`]: the other
+    /// end has closed it.
+    pub fn control(&mut self, network: &mut (impl End + ?Sized)) -> Result<Progress, ErrorCode> {
+        for _ in 0..ROUNDS {
+            if !self.outward.flush(network)? {
+                return Ok(Progress::Waiting);
+            }
+            let Lane { from, to, .. } = &mut self.inward;
+            let read = read(network, from)?;
+            if read == Read::End {
+                return Ok(Progress::Done);
+            }
+            self.codec.inward(from, to, &mut self.outward.to)?;
+            to.clear();
+            if read == Read::Short && self.outward.to.is_empty() {
+                return Ok(Progress::Waiting);
+            }
+        }
+        Ok(Progress::Again)
+    }
+
+    /// After the refusal of its flow, write the answer as far as the network takes it at once.
+    pub fn refuse(&mut self, reason: &ErrorCode, network: &mut (impl End + ?Sized)) {
+        self.answer(Err(reason));
+        self.say_last(network);
+    }
+
     /// Move what can be moved. After an error the relay is unusable; reset both streams.
     pub fn run(
         &mut self,
@@ -168,6 +214,7 @@ impl<C: Codec> Relay<C> {
             }
         }
         self.introduce(None);
+        self.answer(Ok(()));
         if self.outward.is_due(ready.application, ready.network) {
             self.run_outward(network, application)?;
         }

@@ -157,15 +157,18 @@ impl<T: StreamTransport> Transport for Streams<T> {
         application: Box<dyn ByteStream>,
         host: &mut dyn Host,
     ) -> Result<Token, ErrorCode> {
+        // An error of the transport says more than the lack of an address.
+        let codec = self.transport.dial(destination)?;
         let outer = self.transport.outer(destination).ok_or_else(|| {
             ErrorCode::Other("no destination was given, and the configuration has none".to_owned())
         })?;
-        let codec = self.transport.dial(destination)?;
         let number = self.last + 1;
         let network = host.connect(&outer, number * 2)?;
         self.counters.dialled += 1;
         let now = host.now();
-        self.insert(Connection::dialled(codec, network, application, now));
+        let answer_by = now + self.transport.limits().answer;
+        let dialled = Connection::dialled(codec, network, application, now, answer_by);
+        self.insert(dialled);
         self.watch(number);
         Ok(number * 2 + 1)
     }
@@ -188,6 +191,38 @@ impl<T: StreamTransport> Streams<T> {
     /// The transport that makes the codecs.
     pub fn transport(&self) -> &T {
         &self.transport
+    }
+
+    /// Dial a connection that carries no flow of the application. Returns its number, for
+    /// [`end`](Self::end).
+    pub fn dial_control(
+        &mut self,
+        outer: &Destination,
+        codec: T::Codec,
+        host: &mut dyn Host,
+    ) -> Result<u64, ErrorCode> {
+        let network = host.connect(outer, (self.last + 1) * 2)?;
+        self.counters.dialled += 1;
+        let now = host.now();
+        let answer_by = now + self.transport.limits().answer;
+        let number = self.insert(Connection::control(codec, network, now, answer_by));
+        self.watch(number);
+        Ok(number)
+    }
+
+    /// End a connection, unless it has ended.
+    pub fn end(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.expire();
+            self.remove(number);
+        }
+    }
+
+    /// End all connections that carry no flow.
+    pub fn end_controls(&mut self) {
+        let controls = self.connections.iter().filter(|(_, one)| one.is_control());
+        let controls: Vec<u64> = controls.map(|(&number, _)| number).collect();
+        controls.into_iter().for_each(|number| self.end(number));
     }
 
     /// Accept the connections that wait at the listener.
@@ -296,9 +331,16 @@ impl<T: StreamTransport> Streams<T> {
         }
     }
 
-    /// Offer a connection to the application.
+    /// Offer a connection to the application, unless it carries no flow.
     fn open(&mut self, number: u64, info: &FlowInfo, host: &mut dyn Host) {
         self.handshakes.end(number);
+        if let Some(connection) = self.connections.get_mut(&number)
+            && connection.is_control()
+        {
+            connection.hold();
+            self.enqueue(number);
+            return;
+        }
         match host.open_stream(info, number * 2 + 1) {
             Ok(application) => {
                 if let Some(connection) = self.connections.get_mut(&number) {
@@ -310,7 +352,7 @@ impl<T: StreamTransport> Streams<T> {
             Err(reason) => {
                 self.counters.refused += 1;
                 if let Some(mut connection) = self.connections.remove(&number) {
-                    connection.reset(&reason);
+                    connection.refuse(&reason);
                 }
             }
         }
@@ -363,17 +405,17 @@ impl<T: StreamTransport> Streams<T> {
 
     fn end_late(&mut self, number: u64, host: &mut dyn Host) {
         if let Some(connection) = self.connections.get_mut(&number) {
-            connection.expire();
-            let why = match connection.is_open() {
-                true => {
+            let why = match connection.handshake_deadline() {
+                None => {
                     self.counters.expired += 1;
                     "reached its maximum lifetime"
                 }
-                false => {
+                Some(_) => {
                     self.counters.handshake_timeouts += 1;
                     "handshake timed out"
                 }
             };
+            connection.expire();
             tell(connection, host, why);
             self.remove(number);
         }

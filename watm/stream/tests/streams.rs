@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use support::host::{LOCAL, REMOTE, SimHost};
-use support::{Copy, Framed, FramedTransport, Random};
+use support::{Asking, AskingTransport, Copy, Framed, FramedTransport, Random};
 use watm_core::{
     ByteStream, ConfigError, Destination, ErrorCode, FlowInfo, Host, Level, StartOptions,
     Transport, Wakeup,
@@ -15,6 +15,7 @@ use watm_stream::{Streams, Symmetric};
 
 type Plain = Streams<Symmetric<Copy>>;
 type WithGreeting = Streams<FramedTransport>;
+type WithAnswer = Streams<AskingTransport>;
 
 fn counter(transport: &impl Transport, name: &str) -> u64 {
     let status = transport.status(Default::default());
@@ -132,6 +133,96 @@ fn a_refused_flow_resets_its_connection() {
     host.run(&mut plain);
     assert_eq!(host.application.streams()[0].read(), b"again");
     assert_eq!(counter(&plain, "streams.refused"), 1);
+}
+
+#[test]
+fn a_request_is_answered_once_its_flow_is_taken_or_refused() {
+    let mut host = SimHost::new();
+    let mut transport: WithAnswer = host.start("");
+    host.arrive(b"fhello");
+    host.run(&mut transport);
+    let flow = host.application.streams()[0].clone();
+    flow.write(b"and you");
+    host.run(&mut transport);
+    assert_eq!(host.connections()[0].read(), b"+and you");
+    assert_eq!(flow.read(), b"hello");
+
+    host.application.refuse = Some(ErrorCode::AccessDenied);
+    host.arrive(b"f");
+    host.run(&mut transport);
+    let refused = host.connections()[1].clone();
+    assert_eq!(refused.read(), b"-");
+    // The answer would be lost with a reset.
+    assert!(refused.finished() && refused.reset().is_none() && refused.gone());
+}
+
+#[test]
+fn a_connection_without_a_flow_stays_until_its_other_end_closes_it() {
+    let mut host = SimHost::new();
+    let mut transport: WithAnswer = host.start("");
+    host.arrive(b"c");
+    host.arrive(b"c");
+    host.run(&mut transport);
+    host.advance(Duration::from_secs(3600));
+    let [one, other] = host.connections().try_into().ok().expect("two");
+    one.write(&[b'x'; 200_000]);
+    assert_eq!(host.run(&mut transport), Wakeup::OnReady);
+    assert!(host.application.streams().is_empty() && !one.gone());
+    assert_eq!(transport.status(Default::default()).flows, 0);
+    one.close();
+    host.run(&mut transport);
+    assert!(one.gone() && one.finished() && !other.gone());
+    transport.end_controls();
+    assert!(other.gone() && other.ended());
+}
+
+#[test]
+fn a_dial_that_waits_is_told_the_answer() {
+    for (answer, connected) in [(&b"+hello"[..], true), (b"-", false)] {
+        let mut host = SimHost::new();
+        let mut transport: WithAnswer = host.start("");
+        let application = application_stream(&mut host);
+        let to = "192.0.2.9:80".parse().unwrap();
+        transport.dial(Some(&to), application, &mut host).unwrap();
+        let end = host.application.streams()[0].clone();
+        end.write(b"early");
+        host.run(&mut transport);
+        let network = host.connections()[0].clone();
+        assert!(end.is_connecting());
+        assert_eq!(network.read(), b"f");
+        network.write(answer);
+        host.run(&mut transport);
+        assert_eq!(end.is_connected(), connected);
+        match connected {
+            true => assert_eq!(
+                (network.read(), end.read()),
+                (b"early".to_vec(), b"hello".to_vec())
+            ),
+            false => assert_eq!(end.reset(), Some(ErrorCode::ConnectionRefused)),
+        }
+    }
+}
+
+#[test]
+fn an_answer_has_its_time() {
+    let mut host = SimHost::new();
+    let mut transport: WithAnswer = host.start("");
+    let application = application_stream(&mut host);
+    let to = "192.0.2.9:80".parse().unwrap();
+    transport.dial(Some(&to), application, &mut host).unwrap();
+    let codec = Asking::default();
+    let control = transport.dial_control(&to, codec, &mut host).unwrap();
+    host.run(&mut transport);
+    host.advance(Duration::from_secs(61));
+    host.run(&mut transport);
+    assert_eq!(
+        host.application.streams()[0].reset(),
+        Some(ErrorCode::Timeout)
+    );
+    assert!(host.connections().iter().all(|one| one.gone()));
+    assert_eq!(counter(&transport, "streams.handshake_timeouts"), 2);
+    // It has ended already.
+    transport.end(control);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use watm_core::{Destination, ErrorCode, Host, Instant, Lookup};
+use watm_stream::Outgoing;
 
-use super::outgoing::Outgoing;
 use super::window::Window;
 use super::{LOOKUP, packet};
 use crate::config::Config;
@@ -260,7 +260,7 @@ impl Client {
             Some(session) => {
                 let packet = flow.next;
                 flow.next += 1;
-                out.push(server, payload.len(), |to| {
+                out.push(server, payload.len() + packet::OVERHEAD, |to| {
                     let message = packet::Message {
                         packet,
                         answers: None,
@@ -270,7 +270,7 @@ impl Client {
                     packet::seal(config, &config.keys, session, &message, to);
                 })
             }
-            None => out.push(server, payload.len(), |to| {
+            None => out.push(server, payload.len() + packet::OVERHEAD, |to| {
                 let key = config.last_key();
                 let salt = packet::seal_2017(config.method, key, &flow.address, payload, to);
                 salts.admit(salt.bytes(), 0);

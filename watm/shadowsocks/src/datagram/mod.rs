@@ -2,7 +2,6 @@
 //! `snapshot` and `transport`.
 
 mod client;
-mod outgoing;
 mod packet;
 mod remembered;
 mod server;
@@ -17,9 +16,9 @@ use watm_core::{
     DatagramFlow, DatagramSocket, Datagrams as Batch, Destination, ErrorCode, Host, Instant, Level,
     Token, Wakeup,
 };
+use watm_stream::Outgoing;
 
 use self::client::Client;
-use self::outgoing::Outgoing;
 pub(crate) use self::remembered::Remembered;
 use self::server::Server;
 use crate::config::Config;

@@ -318,9 +318,6 @@ pub fn seal_2017(
 pub const OVERHEAD: usize =
     HEADER * 8 + LONG_NONCE + stamp::LENGTH + 8 + 2 + address::LONGEST + TAG;
 
-/// The longest payload of UDP, in bytes.
-pub const LARGEST: usize = 65_507;
-
 /// Encodes an address as in SOCKS5. `None` if its name does not fit.
 pub fn written(destination: &Destination) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(address::LONGEST);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use watm_core::{Destination, FlowInfo, Instant};
+use watm_stream::Outgoing;
 
-use super::outgoing::Outgoing;
 use super::packet::{self, Opened};
 use super::remembered::Inherited;
 use super::window::Window;
@@ -269,7 +269,7 @@ impl Server {
             (Some(state), Origin::Session(client, _)) => {
                 let packet = state.next;
                 state.next += 1;
-                out.push(session.remote, payload.len(), |to| {
+                out.push(session.remote, payload.len() + packet::OVERHEAD, |to| {
                     let message = packet::Message {
                         packet,
                         answers: Some(client),
@@ -279,7 +279,7 @@ impl Server {
                     packet::seal(config, &[key], &state.outgoing, &message, to);
                 })
             }
-            _ => out.push(session.remote, payload.len(), |to| {
+            _ => out.push(session.remote, payload.len() + packet::OVERHEAD, |to| {
                 let salt = packet::seal_2017(config.method, &key, address, payload, to);
                 // Refuse the same salt if somebody sends it back.
                 salts.admit(salt.bytes(), 0);

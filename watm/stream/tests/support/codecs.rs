@@ -189,3 +189,87 @@ impl StreamTransport for FramedTransport {
         destination.cloned()
     }
 }
+
+/// Asks and answers with a byte each: `f` asks for a flow, and `c` for a connection without one. The answer is `+` or `-`.
+#[derive(Debug, Default)]
+pub struct Asking {
+    dialled: bool,
+    asked: Option<u8>,
+}
+
+impl Codec for Asking {
+    fn begin(&mut self, network: &mut Buffer) {
+        if self.dialled {
+            network.extend(b"f");
+        }
+    }
+
+    fn established(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn answer(&mut self, outcome: Result<(), &ErrorCode>, network: &mut Buffer) {
+        if !self.dialled {
+            network.extend(if outcome.is_ok() { b"+" } else { b"-" });
+        }
+    }
+
+    fn is_control(&self) -> bool {
+        self.asked == Some(b'c')
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.dialled
+    }
+
+    fn inward(
+        &mut self,
+        from: &mut Buffer,
+        application: &mut Buffer,
+        _: &mut Buffer,
+    ) -> Result<(), ErrorCode> {
+        if self.asked.is_none() {
+            self.asked = from.bytes().first().copied();
+            from.consume(1);
+        }
+        match self.asked {
+            Some(b'-') => Err(ErrorCode::ConnectionRefused),
+            _ => {
+                application.append(from);
+                Ok(())
+            }
+        }
+    }
+
+    fn outward(&mut self, from: &mut Buffer, network: &mut Buffer) -> Result<(), ErrorCode> {
+        network.append(from);
+        Ok(())
+    }
+}
+
+/// [`Asking`] as a transport without a configuration.
+#[derive(Debug)]
+pub struct AskingTransport;
+
+impl StreamTransport for AskingTransport {
+    type Codec = Asking;
+
+    fn configure(_: &[u8]) -> Result<Self, ConfigError> {
+        Ok(AskingTransport)
+    }
+
+    fn accept(&self, _remote: Option<SocketAddr>) -> Result<Asking, ErrorCode> {
+        Ok(Asking::default())
+    }
+
+    fn dial(&self, _: Option<&Destination>) -> Result<Asking, ErrorCode> {
+        Ok(Asking {
+            dialled: true,
+            asked: None,
+        })
+    }
+
+    fn outer(&self, destination: Option<&Destination>) -> Option<Destination> {
+        destination.cloned()
+    }
+}

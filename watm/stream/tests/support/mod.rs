@@ -5,7 +5,7 @@ mod codecs;
 pub mod host;
 mod wire;
 
-pub use codecs::{Copy, Echo, Framed, FramedTransport, UntilZero};
+pub use codecs::{Asking, AskingTransport, Copy, Echo, Framed, FramedTransport, UntilZero};
 pub use wire::Wire;
 
 /// SplitMix64, the source of every random choice in the tests.

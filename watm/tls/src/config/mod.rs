@@ -360,6 +360,7 @@ fn limits(json: json::Limits) -> Result<Limits, ConfigError> {
         handshake: seconds("handshake", json.handshake)?.unwrap_or(default.handshake),
         idle: seconds("idle", json.idle)?,
         lifetime: seconds("lifetime", json.lifetime)?,
+        ..default
     })
 }
 

@@ -1,10 +1,8 @@
-//! The socket with its send queue. Used by `client` and `server`.
+//! A datagram socket with a send queue. Transports that carry datagrams beside streams use it.
 
 use std::net::SocketAddr;
 
 use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
-
-use super::packet::OVERHEAD;
 
 /// The size of a batch that is sent at once.
 const FULL_DATAGRAMS: usize = 64;
@@ -13,7 +11,10 @@ const FULL_BYTES: usize = 128 << 10;
 /// The most bytes queued while the network accepts none. Further ones are lost, as in a network.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A datagram socket with a queue.
+/// The longest payload of UDP over IPv4, in bytes.
+const LARGEST: usize = 65_507;
+
+/// A datagram socket with a queue of at most 1 MiB.
 pub struct Outgoing {
     socket: Box<dyn DatagramSocket>,
     batch: DatagramBatch,
@@ -21,6 +22,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// Makes a queue in front of this socket.
     pub fn new(socket: Box<dyn DatagramSocket>) -> Outgoing {
         Outgoing {
             socket,
@@ -34,21 +36,21 @@ impl Outgoing {
         self.socket.receive(datagrams, bytes)
     }
 
-    /// Queue the datagram that `write` appends. Returns false if there is no room, or it appended
-    /// nothing.
+    /// Queue the datagram that `write` appends, of at most `most` bytes. Returns false if there is
+    /// no room for that many, or if it is too long for UDP.
     pub fn push(
         &mut self,
         remote: SocketAddr,
-        length: usize,
+        most: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
-        if self.batch.payload.len() + length + OVERHEAD > MOST_BYTES {
+        if self.batch.payload.len() + most > MOST_BYTES {
             return false;
         }
         let start = self.batch.payload.len();
         write(&mut self.batch.payload);
         let written = self.batch.payload.len() - start;
-        if written > super::packet::LARGEST {
+        if written > LARGEST {
             self.batch.payload.truncate(start);
             return false;
         }
