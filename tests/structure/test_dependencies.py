@@ -16,6 +16,7 @@ TRANSPORTS = {
     "watm-core": {},
     "watm-schema": {},
     "watm-proxy-header": {},
+    "watm-socks-wire": {},
     "watm-netstack": {"watm-core": "always"},
     "watm-wireguard": {
         "watm-core": "always",
@@ -77,7 +78,7 @@ HOST = {
     "watm-types": {},
     "watm-seal": {"watm-types": "always"},
     "watm-update": {"watm-seal": "always"},
-    "watm-socks": {"watm-types": "always"},
+    "watm-socks": {"watm-types": "always", "watm-socks-wire": "always"},
     "watm-net": {"watm-types": "always", "watm-socks": "always"},
     "watm-policy": {"watm-types": "always", "watm-net": "always", "watm-seal": "always", "watm-update": "always"},
     "watm-engine": {"watm-types": "always", "watm-net": "always", "watm-policy": "always", "watm-seal": "always"},
@@ -140,6 +141,7 @@ FORBIDDEN = {
     "watm-proxy-protocol": INPUT_OUTPUT,
     "watm-reverse": INPUT_OUTPUT,
     "watm-shadowsocks": INPUT_OUTPUT,
+    "watm-socks-wire": INPUT_OUTPUT,
     "watm-tls": INPUT_OUTPUT,
     "watm-wireguard": INPUT_OUTPUT,
     "watm-guest": INPUT_OUTPUT,
@@ -191,6 +193,6 @@ def test_workspaces_do_not_reach_into_each_other():
     for workspace, others in (("watm", HOST), ("watm/tls", HOST), (".", TRANSPORTS | TLS)):
         for package in packages(workspace).values():
             paths = {d["name"] for d in package["dependencies"] if "path" in d}
-            # Both sides use configuration fields and PROXY headers, which are no transports.
-            shared = {"watm-schema", "watm-proxy-header"}
+            # Both sides use configuration fields, PROXY headers and messages of SOCKS5, which are no transports.
+            shared = {"watm-schema", "watm-proxy-header", "watm-socks-wire"}
             assert not paths & (others.keys() - shared), f"{package['name']} crosses the boundary of wit/"

@@ -2,6 +2,7 @@
 //! `socks4` and `socks5`.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use watm_socks_wire::Unread;
 
 use crate::Error;
 
@@ -18,6 +19,22 @@ pub(crate) async fn bytes(
     let mut bytes = vec![0; count];
     client.read_exact(&mut bytes).await.map_err(Error::client)?;
     Ok(bytes)
+}
+
+/// Reads a message that begins with `begun`, until `parse` lacks nothing or refuses it.
+pub(crate) async fn message<T>(
+    client: &mut (impl AsyncRead + Unpin),
+    begun: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, Unread>,
+) -> Result<Vec<u8>, Error> {
+    let mut message = begun.to_vec();
+    loop {
+        let missing = match parse(&message) {
+            Err(Unread::Short(missing)) => missing,
+            _ => return Ok(message),
+        };
+        message.extend(bytes(client, missing).await?);
+    }
 }
 
 /// Reads up to a zero byte, which is not returned. Fails beyond `most` bytes.

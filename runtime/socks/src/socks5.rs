@@ -1,19 +1,14 @@
 //! SOCKS5 (RFC 1928, RFC 1929), after the version byte. `Proxy::socks`, `association` and
 //! `arguments` use it.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use watm_socks_wire::{self as wire, Address, Host, Reply, Unread, Wrong};
+pub(crate) use watm_socks_wire::{NO_AUTHENTICATION, USER_AND_PASSWORD, Unfit, VERSION};
+use watm_socks_wire::{NOTHING_ACCEPTABLE, USERS_VERSION};
 
 use crate::{Destination, Error, Refusal, Users, head};
-
-pub(crate) const VERSION: u8 = 5;
-pub(crate) const NO_AUTHENTICATION: u8 = 0;
-pub(crate) const USER_AND_PASSWORD: u8 = 2;
-const NOTHING_ACCEPTABLE: u8 = 0xff;
-const IPV4: u8 = 1;
-const NAME: u8 = 3;
-const IPV6: u8 = 4;
 
 /// A client's request.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,37 +47,26 @@ pub(crate) async fn request(
     who: &mut impl Authentication,
 ) -> Result<Request, Error> {
     authenticate(client, who).await?;
-    let [version, command, _reserved, kind] = head::bytes(client, 4).await?[..] else {
-        return Err(Error::Client("truncated request"));
-    };
-    if version != VERSION {
-        return Err(Error::Client("the SOCKS version changed"));
-    }
-    let host = match kind {
-        IPV4 => head::bytes(client, 4).await?,
-        IPV6 => head::bytes(client, 16).await?,
-        NAME => {
-            let length = head::byte(client).await?;
-            head::bytes(client, length.into()).await?
-        }
-        _ => {
-            reply(client, 8, None).await?;
+    let message = head::message(client, &[], |bytes| wire::request(bytes).map(drop)).await?;
+    let (request, _) = match wire::request(&message) {
+        Ok(request) => request,
+        Err(Unread::Wrong(Wrong::AddressKind)) => {
+            reply(client, Reply::ADDRESS_NOT_SUPPORTED, None).await?;
             return Err(Error::Unsupported("an unknown address type"));
         }
+        Err(_) => return Err(Error::Client("the SOCKS version changed")),
     };
-    let port = head::bytes(client, 2).await?;
-    let port = u16::from_be_bytes([port[0], port[1]]);
-    let Some(destination) = destination(kind, &host, port) else {
-        reply(client, 1, None).await?;
+    let Some(destination) = destination(&request.address) else {
+        reply(client, Reply::FAILED, None).await?;
         return Err(Error::Client("an invalid host name"));
     };
-    match command {
-        1 => Ok(Request::Connect(destination)),
-        3 => Ok(Request::Associate(destination)),
-        _ => {
-            reply(client, 7, None).await?;
+    match request.command {
+        wire::CONNECT => Ok(Request::Connect(destination)),
+        wire::ASSOCIATE => Ok(Request::Associate(destination)),
+        command => {
+            reply(client, Reply::COMMAND_NOT_SUPPORTED, None).await?;
             Err(Error::Unsupported(match command {
-                2 => "BIND",
+                wire::BIND => "BIND",
                 _ => "an unknown command",
             }))
         }
@@ -93,9 +77,9 @@ async fn authenticate(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     who: &mut impl Authentication,
 ) -> Result<(), Error> {
-    let count = head::byte(client).await?;
-    let methods = head::bytes(client, count.into()).await?;
-    let Some(method) = who.choose(&methods) else {
+    let message = head::message(client, &[VERSION], |bytes| wire::methods(bytes).map(drop)).await?;
+    let (methods, _) = wire::methods(&message).map_err(|_| Error::Client("not SOCKS5"))?;
+    let Some(method) = who.choose(methods) else {
         write(client, &[VERSION, NOTHING_ACCEPTABLE]).await?;
         return Err(Error::Unknown);
     };
@@ -103,19 +87,11 @@ async fn authenticate(
     if method == NO_AUTHENTICATION {
         return Ok(());
     }
-    /// The version of RFC 1929's subnegotiation.
-    const VERSION_OF_USERS: u8 = 1;
-    if head::byte(client).await? != VERSION_OF_USERS {
-        return Err(Error::Client(
-            "an unknown version of username and password (RFC 1929)",
-        ));
-    }
-    let length = head::byte(client).await?;
-    let name = head::bytes(client, length.into()).await?;
-    let length = head::byte(client).await?;
-    let password = head::bytes(client, length.into()).await?;
-    let known = who.knows(&name, &password);
-    write(client, &[VERSION_OF_USERS, u8::from(!known)]).await?;
+    let message = head::message(client, &[], |bytes| wire::credentials(bytes).map(drop)).await?;
+    let (name, password, _) = wire::credentials(&message)
+        .map_err(|_| Error::Client("an unknown version of username and password (RFC 1929)"))?;
+    let known = who.knows(name, password);
+    write(client, &[USERS_VERSION, u8::from(!known)]).await?;
     match known {
         true => Ok(()),
         false => Err(Error::Unknown),
@@ -128,34 +104,32 @@ pub(crate) async fn answer(
     outcome: Result<Option<SocketAddr>, &Refusal>,
 ) -> Result<(), Error> {
     let (code, bound) = match outcome {
-        Ok(bound) => (0, bound),
+        Ok(bound) => (Reply::SUCCEEDED, bound),
         Err(refusal) => (code(refusal), None),
     };
     reply(client, code, bound).await
 }
 
-/// Returns the reply code (RFC 1928 section 6). Timeouts have no code of their own; "TTL expired"
-/// is the nearest.
-fn code(refusal: &Refusal) -> u8 {
+/// Returns the reply code (RFC 1928 section 6).
+fn code(refusal: &Refusal) -> Reply {
     match refusal {
-        Refusal::Failed(_) => 1,
-        Refusal::NotAllowed => 2,
-        Refusal::NetworkUnreachable => 3,
-        Refusal::HostUnreachable => 4,
-        Refusal::Refused => 5,
-        Refusal::TimedOut => 6,
-        Refusal::NotSupported => 7,
+        Refusal::Failed(_) => Reply::FAILED,
+        Refusal::NotAllowed => Reply::NOT_ALLOWED,
+        Refusal::NetworkUnreachable => Reply::NETWORK_UNREACHABLE,
+        Refusal::HostUnreachable => Reply::HOST_UNREACHABLE,
+        Refusal::Refused => Reply::REFUSED,
+        Refusal::TimedOut => Reply::TIMED_OUT,
+        Refusal::NotSupported => Reply::COMMAND_NOT_SUPPORTED,
     }
 }
 
 async fn reply(
     client: &mut (impl AsyncWrite + Unpin),
-    code: u8,
+    code: Reply,
     bound: Option<SocketAddr>,
 ) -> Result<(), Error> {
-    let bound = bound.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
-    let mut reply = vec![VERSION, code, 0];
-    append(&mut reply, &Destination::Address(bound));
+    let mut reply = Vec::new();
+    code.write(bound.map_or(Address::NONE, Address::from), &mut reply);
     write(client, &reply).await
 }
 
@@ -163,76 +137,30 @@ async fn write(client: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(
     client.write_all(bytes).await.map_err(Error::client)
 }
 
-fn destination(kind: u8, host: &[u8], port: u16) -> Option<Destination> {
-    let address = |ip| Some(Destination::Address(SocketAddr::new(ip, port)));
-    match kind {
-        IPV4 => address(Ipv4Addr::from(<[u8; 4]>::try_from(host).ok()?).into()),
-        IPV6 => address(Ipv6Addr::from(<[u8; 16]>::try_from(host).ok()?).into()),
-        _ => Destination::of(std::str::from_utf8(host).ok()?, port).ok(),
+fn destination(address: &Address<'_>) -> Option<Destination> {
+    match address.host {
+        Host::Ip(ip) => Some(Destination::Address(SocketAddr::new(ip, address.port))),
+        Host::Name(name) => Destination::of(std::str::from_utf8(name).ok()?, address.port).ok(),
     }
-}
-
-/// Appends an address in the form of section 5. A name has 255 bytes at most.
-fn append(out: &mut Vec<u8>, destination: &Destination) {
-    match destination {
-        Destination::Address(address) => match address.ip().to_canonical() {
-            std::net::IpAddr::V4(ip) => {
-                out.push(IPV4);
-                out.extend(ip.octets());
-            }
-            std::net::IpAddr::V6(ip) => {
-                out.push(IPV6);
-                out.extend(ip.octets());
-            }
-        },
-        Destination::Name(name, _) => {
-            out.extend([NAME, name.len() as u8]);
-            out.extend(name.as_bytes());
-        }
-    }
-    out.extend(destination.port().to_be_bytes());
-}
-
-/// The reason why a client's datagram is not forwarded.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    Fragment,
-    Malformed,
 }
 
 /// Splits a datagram into its destination and its payload (section 7).
 pub(crate) fn unwrap(datagram: &[u8]) -> Result<(Destination, &[u8]), Unfit> {
-    let (head, rest) = datagram.split_at_checked(4).ok_or(Unfit::Malformed)?;
-    let (fragment, kind) = (head[2], head[3]);
-    if head[..2] != [0, 0] {
-        return Err(Unfit::Malformed);
-    }
-    if fragment != 0 {
-        return Err(Unfit::Fragment);
-    }
-    let (length, rest) = match kind {
-        IPV4 => (4, rest),
-        IPV6 => (16, rest),
-        NAME => {
-            let (length, rest) = rest.split_first().ok_or(Unfit::Malformed)?;
-            (usize::from(*length), rest)
-        }
-        _ => return Err(Unfit::Malformed),
-    };
-    let (host, rest) = rest.split_at_checked(length).ok_or(Unfit::Malformed)?;
-    let (port, payload) = rest.split_at_checked(2).ok_or(Unfit::Malformed)?;
-    let port = u16::from_be_bytes([port[0], port[1]]);
-    match destination(kind, host, port) {
-        Some(destination) if port != 0 => Ok((destination, payload)),
-        _ => Err(Unfit::Malformed),
-    }
+    let (address, payload) = wire::split(datagram)?;
+    let destination = destination(&address).ok_or(Unfit::Malformed)?;
+    Ok((destination, payload))
 }
 
-/// Returns the header of datagrams from this address.
+/// Returns the header of datagrams from this address. A name has 255 bytes at most.
 pub(crate) fn wrap(from: &Destination) -> Vec<u8> {
-    let mut head = vec![0, 0, 0];
-    append(&mut head, from);
-    head
+    let address = match from {
+        Destination::Address(address) => Address::from(*address),
+        Destination::Name(name, port) => Address {
+            host: Host::Name(name.as_bytes()),
+            port: *port,
+        },
+    };
+    wire::head(address).unwrap_or_default()
 }
 
 #[cfg(test)]

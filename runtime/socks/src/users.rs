@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use watm_socks_wire::same;
+
 /// The users of a proxy. Without any, all clients may use it.
 #[derive(Clone, Default)]
 pub struct Users(Vec<(String, String)>);
@@ -40,14 +42,6 @@ impl Users {
         }
         known
     }
-}
-
-fn same(known: &[u8], said: &[u8]) -> bool {
-    let mut differences = known.len() ^ said.len();
-    for (index, byte) in said.iter().enumerate() {
-        differences |= usize::from(byte ^ known[index % known.len()]);
-    }
-    std::hint::black_box(differences) == 0
 }
 
 /// Writes the names without the passwords.
