@@ -177,12 +177,13 @@ wireguard-v1: setup
 
 # Each stream transport is two modules: a component, and a core module for WATER runtimes. Those have an instance for
 # each connection, so its memory counts.
-STREAM_TRANSPORTS := plain proxy-protocol reverse shadowsocks
+STREAM_TRANSPORTS := plain proxy-protocol reverse shadowsocks socks5
 # The form that a wheel contains: the WATER module, unless flows carry facts such as the client's address.
 SHAPE_plain := watm1.wasm
 SHAPE_proxy-protocol := wasm
 SHAPE_reverse := watm1.wasm
 SHAPE_shadowsocks := wasm
+SHAPE_socks5 := wasm
 TRANSPORTS := wireguard $(STREAM_TRANSPORTS)
 SMALL_STACK := -Clink-arg=-zstack-size=65536
 
@@ -355,7 +356,7 @@ test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wire
 
 .PHONY: run-test-interop
 run-test-interop:
-	tests/setup/apt.sh want curl haproxy wg ip
+	tests/setup/apt.sh want curl haproxy wg ip /usr/lib/python3/dist-packages/socks.py
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the Go runtime of the WATER project and in this one.
@@ -483,7 +484,7 @@ test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-upstream
 
 run-test-upstream:
-	tests/setup/apt.sh want curl ss-server tshark ip
+	tests/setup/apt.sh want curl ss-server tshark ip danted dig dnsmasq microsocks ssh sshd tinyproxy
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/upstream
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
@@ -677,7 +678,7 @@ include packaging/dist.mk
 # Documentation.
 
 # The crates of transports whose configuration is on a page.
-REFERENCES := plain proxy-protocol reverse shadowsocks wireguard
+REFERENCES := plain proxy-protocol reverse shadowsocks socks5 wireguard
 
 # The book, in build/docs, or in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook

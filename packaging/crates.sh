@@ -8,11 +8,12 @@ rm -rf build/crates/package
 crates=$(cargo metadata --format-version 1 --locked --no-deps | "$(tests/setup/find-python.sh)" -c '
 import json, sys
 print(*("--package=" + crate["name"] for crate in json.load(sys.stdin)["packages"] if crate["publish"] is None))')
-# These two lie in the workspace of the transports, hence a call of its own, and no registry has them before the others.
+# These three lie in the workspace of the transports, hence a call of its own, and no registry has them before the others.
 cargo package --quiet --locked --no-verify --allow-dirty --target-dir build/crates \
-    --manifest-path watm/Cargo.toml --package watm-schema --package watm-proxy-header
+    --manifest-path watm/Cargo.toml --package watm-schema --package watm-proxy-header --package watm-socks-wire
 # shellcheck disable=SC2086 # one argument for each crate
 cargo package --quiet --no-verify --allow-dirty --target-dir build/crates $crates \
     --config 'patch.crates-io.watm-schema.path="watm/schema"' \
-    --config 'patch.crates-io.watm-proxy-header.path="watm/proxy-header"'
+    --config 'patch.crates-io.watm-proxy-header.path="watm/proxy-header"' \
+    --config 'patch.crates-io.watm-socks-wire.path="watm/socks-wire"'
 ls build/crates/package/*.crate

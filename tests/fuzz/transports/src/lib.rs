@@ -15,6 +15,7 @@ mod program;
 mod proxied;
 mod proxy;
 mod shadowsocks;
+mod socks5;
 mod strangers;
 #[path = "../../../../watm/wireguard/tests/support/mod.rs"]
 mod support;
@@ -32,5 +33,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("proxied", proxied::run),
     ("proxy", proxy::run),
     ("shadowsocks", shadowsocks::run),
+    ("socks5", socks5::run),
     ("strangers", strangers::run),
 ];
