@@ -41,6 +41,7 @@ async def test_a_module_by_name_by_path_and_as_bytes():
         ("plain.watm1.wasm", "tcp"),
         ("shadowsocks.wasm", "both"),
         ("proxy-protocol.wasm", "both"),
+        ("socks5.wasm", "both"),
         ("shadowsocks.watm1.wasm", "tcp"),
     ],
 )

@@ -121,6 +121,34 @@ def test_the_host_heeds_what_a_configuration_says_to_it(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("server", "allowed"),
+    [
+        ("proxy.test:1080", ("tcp://proxy.test:1080", "udp://proxy.test")),
+        ("socks5://a:p@s/s@192.0.2.1:1080/", ("tcp://192.0.2.1:1080", "udp://192.0.2.1")),
+        ("http://[2001:db8::1]:8080", ("tcp://[2001:db8::1]:8080", "udp://[2001:db8::1]")),
+        # The module says what is wrong.
+        ("proxy.test", ()),
+    ],
+)
+def test_a_proxy_is_admitted_wherever_it_is_configured(tmp_path, server, allowed):
+    path = tmp_path / "proxy.json"
+    path.write_text(json.dumps({"server": server}))
+    for text in (f"socks5?server={server}", f"socks5?config={path}", f"socks5?config={path}&udp_idle_timeout=20"):
+        assert read_options(parse(text)).allow == allowed
+    path.write_text("{}")
+    assert read_options(parse(f"socks5?config={path}&server={server}")).allow == allowed
+
+
+def test_a_name_and_a_password_are_texts_and_not_shown():
+    spec = parse("socks5?server=proxy.test:1080&user=1e5&password=007&udp_idle_timeout=20")
+    assert spec.fields == {"server": "proxy.test:1080", "user": "1e5", "password": "007", "udp_idle_timeout": 20}
+    assert spec.shown == "socks5?server=proxy.test:1080&user=1e5&password=***&udp_idle_timeout=20"
+    assert parse("socks5?password=007").shown == "socks5?password=***"
+    assert parse("socks5?server=http://a:b@proxy.test:1").shown == "socks5?server=http://***@proxy.test:1"
+    assert parse("x=plain?to=a:1").shown == "x=plain?to=a:1"
+
+
+@pytest.mark.parametrize(
     ("error", "text"),
     [
         (ConnectionRefusedError(111, "wg0: connection refused (10.0.0.1:9)"), "connection refused through wg0: connection refused (10.0.0.1:9)"),

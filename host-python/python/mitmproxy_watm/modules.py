@@ -9,13 +9,13 @@ from typing import Literal
 
 from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
 
-PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "tls", "wireguard")
+PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
 """The modules of this package, by name."""
 
 STREAMS = ("plain", "reverse", "tls")
 """Packaged modules whose connections name no destination."""
 
-BOTH = ("proxy-protocol", "shadowsocks")
+BOTH = ("proxy-protocol", "shadowsocks", "socks5")
 """Packaged modules that listen on TCP and UDP, on the same port."""
 
 Transport = Literal["udp", "tcp", "both"]

@@ -60,8 +60,8 @@ async def start_server(
     """Run a module on a port of this machine.
 
     - `module`: the path of a `.wasm` file, its bytes, the result of `load_module`, or the name of a
-      module of this package: "wireguard", "shadowsocks", "proxy-protocol", "plain", "reverse". A
-      WATER module needs the role of a listener.
+      module of this package: "wireguard", "shadowsocks", "socks5", "proxy-protocol", "plain",
+      "reverse". A WATER module needs the role of a listener.
     - `host`: an address or a name; "" or None means every address, IPv4 and IPv6. `port` 0 means
       any.
     - `config`: in the module's own format.
@@ -69,8 +69,8 @@ async def start_server(
       each UDP flow (one pair of addresses). A flow without a handler is refused. An exception in a
       handler is logged and resets its flow, no other.
     - `transport`: the protocols that the module listens on. By default the module's own choice:
-      UDP, or TCP for a module that cannot use UDP, such as a WATER module, or both for shadowsocks
-      and proxy-protocol, by these names, also of a file.
+      UDP, or TCP for a module that cannot use UDP, such as a WATER module, or both for shadowsocks,
+      socks5 and proxy-protocol, by these names, also of a file.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `keys`: private keys in PEM that the module signs with and does not see: files, by the names
       that its configuration uses for them (in "tls": `host-key`).

@@ -75,7 +75,7 @@ def parse(data: str) -> Data:
     options = ModuleOptions(
         keys=host_keys, record=record, pcap=pcap, key_log=key_log, transport=transport, updates=updates
     )
-    return Data(module, config, keys, destination, watch, options, {name: literal(value) for name, value in named.items()})
+    return Data(module, config, keys, destination, watch, options, {name: literal(name, value) for name, value in named.items()})
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:
@@ -207,8 +207,15 @@ def _destination(to: str) -> FixedDestination:
     return FixedDestination((host, int(port)), f"reverse:{to}" if separator else None)
 
 
-def literal(value: str) -> Any:
-    """Returns a number, a boolean, a list or an object if the text is one in JSON, or else the text."""
+TEXTS = frozenset({"password", "user"})
+"""Fields of configurations that are texts, also if they look like numbers."""
+
+
+def literal(name: str, value: str) -> Any:
+    """Returns the value of a field: a number, a boolean, a list or an object if the text is one in JSON, or else the
+    text."""
+    if name in TEXTS:
+        return value
     try:
         return json.loads(value)
     except ValueError:

@@ -19,8 +19,8 @@ def read_options(spec: Spec) -> ModuleOptions:
     """Completes the options by the configuration: its file and the fields, which take precedence. Raises ValueError
     and OSError."""
     if spec.config is None:
-        content = json.dumps(spec.fields).encode() if spec.fields else None
-        return replace(spec.options, config=content)
+        given = json.dumps(spec.fields).encode() if spec.fields else None
+        return replace(spec.options, config=given, allow=(*spec.options.allow, *_server(spec.fields)))
     content = spec.config.read_bytes()
     if spec.is_wireguard and not content.lstrip().startswith(b"{"):
         if spec.fields:
@@ -35,7 +35,8 @@ def read_options(spec: Spec) -> ModuleOptions:
         if not isinstance(said, dict):
             names = ", ".join(spec.fields)
             raise ValueError(f"{names}: {spec.config} is not a JSON object; set it in that file instead")
-        content = json.dumps(said | spec.fields).encode()
+        said = said | spec.fields
+        content = json.dumps(said).encode()
     return replace(spec.options, config=content, allow=(*spec.options.allow, *_server(said)))
 
 
@@ -79,8 +80,17 @@ def _is_address(text: str) -> bool:
 
 
 def _server(said: Any) -> tuple[str, ...]:
-    """Returns the server of a shadowsocks client, as its user configured it."""
+    """Returns the server of a shadowsocks client, or the proxy of a SOCKS5 client, as its user configured it."""
     if not isinstance(said, dict) or not isinstance(said.get("server"), str):
         return ()
     host, port = said["server"], said.get("server_port")
+    if port is None:
+        return _proxy(host)
     return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",)
+
+
+def _proxy(url: str) -> tuple[str, ...]:
+    """Returns the proxy that a URL names, with every port for UDP: a SOCKS5 proxy chooses one for each association."""
+    address = url.rpartition("://")[2].rpartition("@")[2].removesuffix("/")
+    host, colon, _ = address.rpartition(":")
+    return (f"tcp://{address}", f"udp://{host}") if colon and host else ()

@@ -18,6 +18,8 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=(?P<data>.*)", re.DOT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
+_SECRET = re.compile(r"(?<=[?&]password=)[^&]*|(?<=://)[^/&@]*(?=@)")
+
 APPLICATION = "app:"
 """The prefix of a route for an application."""
 
@@ -41,6 +43,11 @@ class Spec:
     """The options of its dialer, without those that the configuration decides."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
+
+    @property
+    def shown(self) -> str:
+        """The text for people, without passwords."""
+        return _SECRET.sub("***", self.text)
 
     @property
     def is_wireguard(self) -> bool:
@@ -92,7 +99,7 @@ def parse(text: str) -> Spec:
             dns=_list(named, "dns"),
             fixed=_switch(named, "fixed", False),
         ),
-        fields={name: literal(value) for name, value in named.items()},
+        fields={name: literal(name, value) for name, value in named.items()},
     )
     if spec.options.fixed and spec.to is not None:
         raise ValueError("options to and fixed: give one of them; both say where the module connects to")

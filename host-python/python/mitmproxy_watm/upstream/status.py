@@ -16,7 +16,7 @@ def describe(upstream: Upstream) -> dict[str, Any]:
     dialer = upstream.dialer
     facts: dict[str, Any] = {
         "upstream": upstream.spec.name,
-        "spec": upstream.spec.text,
+        "spec": upstream.spec.shown,
         "running": dialer is not None,
         "error": upstream.error,
     }

@@ -25,6 +25,7 @@ TITLES = {
     "proxy-protocol": "PROXY protocol",
     "reverse": "Reverse",
     "shadowsocks": "Shadowsocks",
+    "socks5": "SOCKS5",
     "tls": "TLS",
     "wireguard": "WireGuard",
 }
