@@ -282,6 +282,8 @@ UNKNOWN = {
         "shadowsocks",
         '{"method": "2022-blake3-aes-128-gcm", "password": "x", "users": [{"unknown": 1}]}',
     ),
+    ("socks5.md", "Configuration"): ("socks5", '{"unknown": 1}'),
+    ("socks5.md", "`users`"): ("socks5", '{"users": [{"unknown": 1}]}'),
     ("proxy-protocol.md", "Configuration"): ("proxy-protocol", "unknown = 1\n"),
     ("plain.md", "Configuration"): ("plain", "unknown = 1\n"),
     ("reverse.md", "Configuration"): ("reverse", "unknown = 1\n"),

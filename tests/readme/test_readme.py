@@ -442,6 +442,26 @@ def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
             assert page == f"the page of {example_com}"
 
 
+def test_a_socks5_server_shows_what_its_users_do(example_com, tmp_path):
+    [mode] = (c for c in commands() if "watm:socks5" in c)
+    [dial] = (c for c in commands() if c.startswith("watm dial socks5.wasm"))
+    client, users = blocks("json,socks5")
+    server, proxy = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    password = json.loads(users)["users"][0]["password"]
+    (tmp_path / "users.json").write_text(users)
+    (tmp_path / "proxy.json").write_text(client.replace("127.0.0.1:1080", server).replace("<the password>", password))
+    mode = mode.replace("users.json", f"{tmp_path}/users.json").replace("@1080", f"@{server}")
+    dial = dial.replace("socks5.wasm", f"--unsealed {MODULES}/socks5.wasm").replace("proxy.json", f"{tmp_path}/proxy.json")
+    dial = dial.replace("127.0.0.1:1080", server).replace("127.0.0.1:1090", proxy)
+    with terminal(f"exec {mode}", tmp_path) as serving, terminal(f"exec {dial}", tmp_path) as dialling:
+        serving.expect(f"socks5 server listening at .*{server}")
+        dialling.expect(f"listening on .*{proxy}")
+        curl = ["curl", "-sS", "--proxy", f"socks5h://{proxy}", f"http://{example_com}/"]
+        page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+        assert page == f"the page of {example_com}"
+        serving.expect(f"GET.*{example_com}")
+
+
 FILES = (
     "root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm",
     "own.json", "own.sealed.wasm", "own.wasm", "undo.wasm",
