@@ -67,7 +67,7 @@ TESTED = {
 NOT_RUN = {
     "make test": "it is what runs this; test_make_test_is_a_target looks at it",
     "make wheel": "it made the wheel in the environment that these tests run in",
-    "watm doctor": "it judges this machine's routes; tests/proxy runs it in namespaces",
+    "watm doctor": "it judges this machine; tests/proxy runs it in namespaces, tests/dist in an installation",
     ": watm.load": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
     ": watm.status": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
     ": watm.unload": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
