@@ -238,7 +238,8 @@ impl Server {
                 .iter()
                 .enumerate()
                 .map(|(index, text)| {
-                    facts::parse_pin(text).map_err(|why| field(&format!("server.pins[{index}]"), why))
+                    facts::parse_pin(text)
+                        .map_err(|why| field(&format!("server.pins[{index}]"), why))
                 })
                 .collect::<Result<_, _>>()?,
             alpn: alpn("server.alpn", json.alpn)?,
