@@ -13,6 +13,9 @@ pub(crate) use elsewhere::{
     lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
+/// True if the system can connect from addresses of other machines, as transparent upstreams do.
+pub(crate) const HAS_TRANSPARENT_CONNECTIONS: bool = cfg!(target_os = "linux");
+
 /// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {

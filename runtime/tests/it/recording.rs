@@ -44,8 +44,11 @@ fn the_same_module_does_the_same_again() {
             report.end,
             RecordingEnd::Ended("the server was closed".to_owned())
         );
-        let traps = report.traps.join("; ");
-        assert_eq!(report.traps.len(), 3, "{traps}");
+        // On a busy machine, the end of the server may interrupt the last call.
+        let own = |trap: &&String| !trap.ends_with("wasm trap: interrupt");
+        let traps: Vec<&String> = report.traps.iter().filter(own).collect();
+        let (count, traps) = (traps.len(), format!("{traps:?}"));
+        assert_eq!(count, 3, "{traps}");
         assert!(traps.contains("unreachable"), "{traps}");
         assert!(traps.contains("of CPU time"), "{traps}");
         assert!(traps.contains("ran out of memory"), "{traps}");

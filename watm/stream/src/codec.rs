@@ -41,8 +41,8 @@ pub trait Codec {
     fn answer(&mut self, _outcome: Result<(), &ErrorCode>, _network: &mut Buffer) {}
 
     /// Returns true if an established connection carries no flow, but controls something beside it.
-    /// It stays open until the other end closes it. What [`inward`](Codec::inward) writes for the
-    /// application is dropped.
+    /// It stays open until the other end closes it. The relay drops the bytes that
+    /// [`inward`](Codec::inward) writes for the application.
     fn is_control(&self) -> bool {
         false
     }

@@ -15,6 +15,7 @@ use watm_runtime::{BindTransparent, Destination, TransparentOptions};
 use crate::failure::{Failure, Outcome};
 use crate::inputs::destination;
 use crate::loading::LoadingOptions;
+use crate::system;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -61,7 +62,7 @@ struct Shown<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let checks = match &arguments.upstream {
         None => installation::examine(&arguments.loading),
-        Some(_) if !cfg!(target_os = "linux") => vec![checks::needs_linux()],
+        Some(_) if !system::HAS_TRANSPARENT_CONNECTIONS => vec![checks::needs_linux()],
         Some(upstream) => transparent(upstream, arguments)?,
     };
     let ok = checks.iter().all(|check| check.ok);
