@@ -93,6 +93,12 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
+# The network stack over bad networks for HOURS of virtual time: see watm/netstack/tests/bad_networks.rs.
+HOURS ?= 1000
+.PHONY: soak-network
+soak-network:
+	cd watm && NETWORK_HOURS=$(HOURS) cargo test --release --locked -p watm-netstack --test bad_networks
+
 # Two at a time, first what is built, then what runs: each waits for the network or for a single
 # thread of the compiler now and then. What a target `run-…` needs has been made before, or one would
 # make it under the other. Without root, tests that need it are skipped, and listed at the end.
