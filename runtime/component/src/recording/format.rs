@@ -213,6 +213,24 @@ pub enum Outcome<T> {
     Trapped(String),
 }
 
+impl<T> Outcome<T> {
+    /// Returns the value of a call that succeeded.
+    pub fn done(self) -> Option<T> {
+        match self {
+            Outcome::Done(value) => Some(value),
+            Outcome::Refused(_) | Outcome::Trapped(_) => None,
+        }
+    }
+
+    /// Returns the error of a call that the host refused.
+    pub fn refused(self) -> Option<ErrorCode> {
+        match self {
+            Outcome::Refused(code) => Some(code),
+            Outcome::Done(_) | Outcome::Trapped(_) => None,
+        }
+    }
+}
+
 /// A digest in the place of bytes that the module passes to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
