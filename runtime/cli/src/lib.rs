@@ -58,6 +58,8 @@ use failure::{Failure, Outcome};
 
 #[doc(hidden)]
 pub use commands::serve::check_file as check_serve_file;
+#[doc(hidden)]
+pub use system::{ALLOCATOR, Allocator};
 
 /// Exit status of every command.
 const EXIT_STATUS: &str = "\

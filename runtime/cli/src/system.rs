@@ -13,6 +13,24 @@ pub(crate) use elsewhere::{
     lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
+/// The allocator, which returns memory that modules made the host use. glibc's allocator holds two
+/// to five times as much, in pieces of all sizes: see `tests/hostile/README.md`.
+#[cfg(not(windows))]
+pub type Allocator = mimalloc::MiMalloc;
+
+/// The system's allocator. mimalloc learns of a thread's end by a section that only Microsoft's
+/// linker makes.
+#[cfg(windows)]
+pub type Allocator = std::alloc::System;
+
+/// The program's allocator.
+#[cfg(not(windows))]
+pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;
+
+/// The program's allocator.
+#[cfg(windows)]
+pub const ALLOCATOR: Allocator = std::alloc::System;
+
 /// True if the system can connect from addresses of other machines, as transparent upstreams do.
 pub(crate) const HAS_TRANSPARENT_CONNECTIONS: bool = cfg!(target_os = "linux");
 

@@ -172,6 +172,7 @@ pub fn readable_bytes(stream: &tokio::net::TcpStream) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+/// Returns 0: this system does not tell.
 #[cfg(not(unix))]
 pub fn readable_bytes(_: &tokio::net::TcpStream) -> usize {
     0
