@@ -14,23 +14,24 @@ from watm_test_support.wireguard_server import Keys
 
 BIN = Path(sys.executable).parent
 OBSERVER = Path(__file__).with_name("observer.py")
-# Seconds to wait for a line.
+# Seconds to wait for a line, unless a test says otherwise.
 _PATIENCE = 60
 
 
 class Program:
     """A running program, with its lines. Use `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, patience: float) -> None:
         self.process = process
+        self._patience = patience
         self.lines: list[str] = []
         self._news = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
 
     async def wait_for(self, pattern: str) -> re.Match[str]:
-        """Returns the first match in its output so far, or within `_PATIENCE`. Fails at once if it ends without one."""
+        """Returns the first match in its output so far, or in time. Fails at once if it ends without one."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 while not self._reading.done() and not re.search(pattern, self.text):
                     self._news.clear()
                     await self._news.wait()
@@ -87,8 +88,8 @@ class Program:
 
 
 @contextlib.asynccontextmanager
-async def start(program: str, confdir: Path, *arguments: str, observed: bool = True) -> AsyncIterator[Program]:
-    """Runs a program of this Python's environment until the block ends."""
+async def start(program: str, confdir: Path, *arguments: str, observed: bool = True, patience: float = _PATIENCE) -> AsyncIterator[Program]:
+    """Runs a program of this Python's environment, or of any by its path, until the block ends."""
     observer = ["-s", str(OBSERVER)] if observed else []
     process = await asyncio.create_subprocess_exec(
         str(BIN / program),
@@ -101,7 +102,7 @@ async def start(program: str, confdir: Path, *arguments: str, observed: bool = T
         stderr=asyncio.subprocess.STDOUT,
         limit=1 << 22,
     )
-    running = Program(process)
+    running = Program(process, patience)
     try:
         yield running
     finally:
