@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Builds for another machine, with zig as its C compiler and linker: build.sh wheel|program TARGET
+# Builds for another machine, with zig as its C compiler and linker: build.sh program|library|both TARGET
+#
+# The program is `watm`, and the library is the native half of the Python package. `both` builds them at once from one
+# build of what they depend on. A static program for musl needs another build of that than a library for musl.
 #
 # In build/dist-tools is what packaging/requirements.txt names. The same sources give the same bytes: no path of
 # this machine and no time of day is in them.
@@ -15,6 +18,11 @@ export ZERO_AR_DATE=1
 # The root that the packaged modules are sealed under.
 export WATM_BUILT_IN_ROOT=$PWD/host-python/python/mitmproxy_watm/modules/root.watm
 
+# A time in C sources is the one above, so it is no reason to refuse them, as zig does.
+export "CFLAGS_${target//-/_}=-Wno-error=date-time"
+# An extension module is not linked to a Python, and none of this machine's is asked.
+export PYO3_BUILD_EXTENSION_MODULE=1 PYO3_NO_PYTHON=1
+
 flags=(
     "--remap-path-prefix=$PWD=/watm"
     "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
@@ -27,25 +35,25 @@ case $target in
     export MACOSX_DEPLOYMENT_TARGET=11.0
     ;;
 esac
+case $what-$target in
+library-*-linux-musl)
+    flags+=("-Ctarget-feature=-crt-static")
+    export CARGO_TARGET_DIR=$CARGO_TARGET_DIR/shared
+    ;;
+esac
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${flags[@]}")
 export CARGO_ENCODED_RUSTFLAGS=${CARGO_ENCODED_RUSTFLAGS%$'\x1f'}
 
 rustup target add "$target"
+library=(-p watm-python --features watm-python/wheel --lib)
 case $what in
-wheel)
-    case $target in
-    *-linux-gnu) tag=manylinux2014 ;;
-    *-linux-musl) tag=musllinux_1_2 ;;
-    *) tag=off ;;
-    esac
-    maturin build --profile dist --locked --zig --target "$target" --compatibility "$tag" \
-        -m host-python/Cargo.toml -o dist
-    ;;
-program)
-    cargo zigbuild --profile dist --locked --target "$target" -p watm --bin watm
-    ;;
+program) chosen=(-p watm --bin watm) ;;
+library) chosen=("${library[@]}") ;;
+both) chosen=(-p watm --bin watm "${library[@]}") ;;
 *)
-    echo "build.sh: wheel or program, not $what" >&2
+    echo "build.sh: program, library or both, not $what" >&2
     exit 2
     ;;
 esac
+# The oldest glibc that has what Rust's library needs.
+cargo zigbuild --profile dist --locked --target "${target/%-gnu/-gnu.2.17}" "${chosen[@]}"

@@ -38,14 +38,25 @@ dist-modules: dist-prepared
 # The modules that every artefact carries, and the program that writes the manual.
 dist-prepared: sealed dist-about
 
-.PHONY: $(WHEEL_TARGETS:%=dist-wheel-%)
-$(WHEEL_TARGETS:%=dist-wheel-%): dist-wheel-%: dist-prepared
-	$(PYTHON_OF_DIST) packaging/program.py verify
-	packaging/build.sh wheel $*
+# The targets whose program and library are built at once: see build.sh.
+BUILT_AT_ONCE := $(filter-out $(STATIC_TARGETS),$(PROGRAM_TARGETS))
 
-.PHONY: $(PROGRAM_TARGETS:%=dist-program-%)
-$(PROGRAM_TARGETS:%=dist-program-%): dist-program-%: dist-prepared
+.PHONY: $(WHEEL_TARGETS:%=dist-library-%) $(PROGRAM_TARGETS:%=dist-program-%) $(BUILT_AT_ONCE:%=dist-both-%)
+$(BUILT_AT_ONCE:%=dist-both-%): dist-both-%: dist-prepared
+	packaging/build.sh both $*
+
+$(BUILT_AT_ONCE:%=dist-library-%): dist-library-%: dist-both-%
+$(BUILT_AT_ONCE:%=dist-program-%): dist-program-%: dist-both-%
+
+$(filter-out $(BUILT_AT_ONCE:%=dist-library-%),$(WHEEL_TARGETS:%=dist-library-%)): dist-library-%: dist-prepared
+	packaging/build.sh library $*
+
+$(STATIC_TARGETS:%=dist-program-%): dist-program-%: dist-prepared
 	packaging/build.sh program $*
+
+.PHONY: $(WHEEL_TARGETS:%=dist-wheel-%)
+$(WHEEL_TARGETS:%=dist-wheel-%): dist-wheel-%: dist-library-%
+	$(PYTHON_OF_DIST) packaging/package.py $*
 
 .PHONY: $(PROGRAM_TARGETS:%=dist-archive-%) $(PROGRAM_TARGETS:%=dist-command-%)
 $(PROGRAM_TARGETS:%=dist-archive-%): dist-archive-%: dist-program-%
@@ -84,7 +95,8 @@ test-packaging: sealed $(CHECKS)/bin/actionlint
 	$(MAKE) --no-print-directory run-test-packaging
 
 run-test-packaging: $(CHECKS)/bin/actionlint
-	$(PYTEST_OF_DIST) tests/dist --ignore tests/dist/test_artefacts.py --ignore tests/dist/test_installed.py
+	$(PYTEST_OF_DIST) tests/dist --ignore tests/dist/test_artefacts.py --ignore tests/dist/test_installed.py \
+		--ignore tests/dist/test_emulated.py
 
 test-dist: $(CHECKS)/ready test-installed
 	$(PYTEST_OF_DIST) tests/dist/test_artefacts.py
@@ -92,6 +104,23 @@ test-dist: $(CHECKS)/ready test-installed
 # Installs the wheels for this machine from dist/, and uses them.
 test-installed: $(CHECKS)/ready $(BUILD)/wgclient
 	$(PYTEST_OF_DIST) tests/dist/test_installed.py
+
+# Runs the artefacts in dist/ for Windows in wine, and those for arm64 in QEMU, with real clients. Without a wheel for one
+# of them, its Python is not prepared.
+EMULATED_windows := $(wildcard dist/mitmproxy_watm-*-win_amd64.whl)
+EMULATED_arm64 := $(wildcard dist/mitmproxy_watm-*-manylinux*_aarch64.whl)
+
+.PHONY: test-emulated $(addprefix python-of-,windows arm64)
+test-emulated: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(CHECKS)/ready cross-programs $(BUILD)/wine/bcryptprimitives.dll
+	tests/setup/apt.sh need mvn
+	$(MAKE) --no-print-directory $(if $(EMULATED_windows),python-of-windows) $(if $(EMULATED_arm64),python-of-arm64) run-test-emulated
+
+$(addprefix python-of-,windows arm64): python-of-%: $(CHECKS)/ready $(BUILD)/dist-tools/ready
+	$(CHECKS)/bin/python tests/dist/pythons.py $* $(BUILD)/pythons/$*
+
+.PHONY: run-test-emulated
+run-test-emulated:
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/dist/test_emulated.py
 
 # The host's unit tests, on any system that Rust is on.
 test-native:

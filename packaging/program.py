@@ -1,4 +1,4 @@
-"""The program in the forms in which it is installed: program.py archive|wheel|deb|image TARGET, or modules, or verify
+"""The program in the forms in which it is installed: program.py archive|wheel|deb|image TARGET, or modules
 
 | form | file in dist/ | for |
 |---|---|---|
@@ -7,11 +7,9 @@
 | `deb` | `watm_VERSION_ARCHITECTURE.deb` | Debian, Ubuntu |
 | `image` | `watm-VERSION-oci-ARCHITECTURE.tar` | containers |
 
-Each has the sealed modules where the program finds them. `modules` packs them alone, with their root, and `verify`
-checks their seals.
+Each has the sealed modules where the program finds them. `modules` packs them alone, with their root.
 """
 
-import base64
 import hashlib
 import json
 import sys
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import archives
 import project
+import wheels
 from project import File
 
 WHEEL_PLATFORMS = {
@@ -46,9 +45,9 @@ def archive(target: str) -> None:
     name = f"watm-{project.version()}-{target}"
     files = [_beside(file, name) for file in _installation(target)]
     if "windows" in target:
-        _write(f"{name}.zip", archives.pack(files, project.date()))
+        project.write(f"{name}.zip", archives.pack(files, project.date()))
     else:
-        _write(f"{name}.tar.gz", archives.compress(archives.tar(files, project.date())))
+        project.write(f"{name}.tar.gz", archives.compress(archives.tar(files, project.date())))
 
 
 def _beside(file: File, name: str) -> File:
@@ -75,17 +74,10 @@ def wheel(target: str) -> None:
         + "".join(f"License-File: {Path(file.path).name}\n" for file in files if "/licenses/" in file.path)
         + "Classifier: Environment :: Console\nClassifier: Programming Language :: Rust\n"
     )
-    tags = "".join(f"Tag: py3-none-{tag}\n" for tag in platform.split("."))
     files.append(File(f"{info}/METADATA", metadata.encode()))
-    files.append(File(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: watm\nRoot-Is-Purelib: false\n{tags}".encode()))
-    lines = [f"{file.path},sha256={_digest(file.content)},{len(file.content)}" for file in files]
-    record = "\n".join([*lines, f"{info}/RECORD,,", ""])
-    files.append(File(f"{info}/RECORD", record.encode()))
-    _write(f"watm-{version}-py3-none-{platform}.whl", archives.pack(files, project.date()))
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    files.append(wheels.about(info, "py3-none", platform))
+    files.append(wheels.record(info, files))
+    project.write(f"watm-{version}-py3-none-{platform}.whl", archives.pack(files, project.date()))
 
 
 def deb(target: str) -> None:
@@ -113,7 +105,7 @@ def deb(target: str) -> None:
         ("control.tar.gz", archives.compress(archives.tar(about, date))),
         ("data.tar.gz", archives.compress(archives.tar(files, date))),
     ]
-    _write(f"watm_{version}_{architecture}.deb", archives.ar(members, date))
+    project.write(f"watm_{version}_{architecture}.deb", archives.ar(members, date))
 
 
 def _copyright() -> str:
@@ -183,7 +175,7 @@ def image(target: str) -> None:
     index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
     layout = [File("oci-layout", _json({"imageLayoutVersion": "1.0.0"})), File("index.json", _json(index))]
     layout += [File(f"blobs/sha256/{digest}", content) for digest, content in blobs.items()]
-    _write(f"watm-{version}-oci-{architecture}.tar", archives.tar(layout, date))
+    project.write(f"watm-{version}-oci-{architecture}.tar", archives.tar(layout, date))
 
 
 def _json(value: dict) -> bytes:
@@ -198,7 +190,7 @@ def modules() -> None:
     """The sealed modules and their root, for hosts that are installed already."""
     name = f"watm-modules-{project.version()}"
     files = [replace(file, path=f"{name}/{Path(file.path).name}") for file in project.modules()]
-    _write(f"{name}.tar.gz", archives.compress(archives.tar(files, project.date())))
+    project.write(f"{name}.tar.gz", archives.compress(archives.tar(files, project.date())))
 
 
 def _installation(target: str) -> list[File]:
@@ -208,17 +200,9 @@ def _installation(target: str) -> list[File]:
     return [project.program(target), *project.modules(), *manual, *project.completions(), *project.licences()]
 
 
-def _write(name: str, content: bytes) -> None:
-    project.DIST.mkdir(exist_ok=True)
-    (project.DIST / name).write_bytes(content)
-    print(f"dist/{name}: {len(content) / 1e6:.1f} MB")
-
-
 if __name__ == "__main__":
     forms = {"archive": archive, "wheel": wheel, "deb": deb, "image": image}
     match sys.argv[1:]:
-        case ["verify"]:
-            project.modules()
         case ["modules"]:
             modules()
         case [form, target] if form in forms:

@@ -45,7 +45,7 @@ def version() -> str:
 def date() -> int:
     """The time that is written into artefacts, in seconds since 1970: that of the commit."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
-    return int(given or _output([ROOT / "packaging" / "date.sh"]))
+    return int(given or output([ROOT / "packaging" / "date.sh"]))
 
 
 def program(target: str) -> File:
@@ -55,6 +55,17 @@ def program(target: str) -> File:
     if not file.is_file():
         sys.exit(f"{file} is missing: make it with `make dist-program-{target}`")
     return File(f"bin/{name}", file.read_bytes(), 0o755)
+
+
+def library(target: str) -> bytes:
+    """The native half of the Python package that was built for a target."""
+    folder = ROOT / "build" / "dist-target"
+    folder = folder / "shared" if target.endswith("-linux-musl") else folder
+    name = "_native.dll" if "windows" in target else "lib_native.dylib" if "apple" in target else "lib_native.so"
+    file = folder / target / "dist" / name
+    if not file.is_file():
+        sys.exit(f"{file} is missing: make it with `make dist-wheel-{target}`")
+    return file.read_bytes()
 
 
 def modules() -> list[File]:
@@ -73,13 +84,13 @@ def modules() -> list[File]:
 
 def manual(folder: Path) -> list[File]:
     """The manual pages, by way of an empty folder."""
-    _output([HOST_PROGRAM, "man", folder])
+    output([HOST_PROGRAM, "man", folder])
     return [File(f"share/man/man1/{file.name}", file.read_bytes()) for file in sorted(folder.glob("*.1"))]
 
 
 def completions() -> list[File]:
     """The scripts that complete command lines."""
-    return [File(path, _output([HOST_PROGRAM, "completions", shell]).encode()) for shell, path in SHELLS.items()]
+    return [File(path, output([HOST_PROGRAM, "completions", shell]).encode()) for shell, path in SHELLS.items()]
 
 
 def licences() -> list[File]:
@@ -88,5 +99,13 @@ def licences() -> list[File]:
     return [File(f"share/doc/watm/{file.name}", file.read_bytes()) for file in files]
 
 
-def _output(command: list) -> str:
+def output(command: list) -> str:
+    """The output of a command."""
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def write(name: str, content: bytes) -> None:
+    """Writes an artefact into dist/."""
+    DIST.mkdir(exist_ok=True)
+    (DIST / name).write_bytes(content)
+    print(f"dist/{name}: {len(content) / 1e6:.1f} MB")

@@ -15,6 +15,7 @@ import archives
 import dependencies
 import frameworks
 import lief
+import package
 import program
 import project
 import pytest
@@ -100,7 +101,8 @@ def test_a_windows_archive_is_a_zip(dist: Path):
 def test_the_same_sources_make_the_same_bytes(dist: Path, monkeypatch: pytest.MonkeyPatch):
     # A small program, because compression takes time.
     monkeypatch.setattr(project, "program", lambda target: project.File("bin/watm", b"program", 0o755))
-    forms = (program.archive, program.wheel, program.deb, program.image)
+    monkeypatch.setattr(project, "library", lambda target: b"library")
+    forms = (program.archive, program.wheel, program.deb, program.image, package.wheel)
 
     def made() -> dict[str, str]:
         for form in forms:
@@ -121,6 +123,27 @@ def test_a_wheel_installs_the_program_with_its_modules(dist: Path):
     assert (dist / "venv/share/watm/modules/wireguard.wasm").is_file()
     [about] = importlib.metadata.distributions(name="watm", path=[str(only(dist, "venv/lib/*/site-packages"))])
     assert about.metadata["License-Expression"] == "MIT OR Apache-2.0"
+
+
+def test_a_wheel_of_the_package_installs(dist: Path, monkeypatch: pytest.MonkeyPatch):
+    # pip does not look into the library.
+    monkeypatch.setattr(project, "library", lambda target: b"library")
+    package.wheel("x86_64-unknown-linux-gnu")
+    wheel = only(dist, "*.whl")
+    run(sys.executable, "-m", "venv", dist / "venv")
+    run(dist / "venv/bin/pip", "install", "-q", "--no-index", "--no-deps", wheel)
+    site = only(dist, "venv/lib/*/site-packages")
+    assert (site / "mitmproxy_watm/_native.abi3.so").read_bytes() == b"library"
+    assert {file.name for file in (site / "mitmproxy_watm/modules").iterdir()} >= {f"{name}.wasm" for name in project.NAMES}
+    in_git = project.output(["git", "-C", package.PACKAGE, "ls-files"]).splitlines()
+    assert "mode/page/assets/page.css" in in_git
+    assert all((site / "mitmproxy_watm" / name).is_file() for name in in_git)
+    [about] = importlib.metadata.distributions(name="mitmproxy-watm", path=[str(site)])
+    assert about.version == project.version()
+    assert about.metadata["Requires-Python"] == ">=3.11"
+    assert about.requires == ["segno>=1.6", "mitmproxy>=11.0.2; extra == 'mitmproxy'"]
+    assert {entry.name for entry in about.entry_points} == {"mitmdump-watm", "mitmproxy-watm", "mitmweb-watm"}
+    assert (dist / "venv/bin/mitmweb-watm").is_file()
 
 
 def test_a_package_of_debian_unpacks(dist: Path):
