@@ -27,8 +27,6 @@ class ModuleOptions:
     name: str | None = None
     unsealed: bool = False
     pcap: AnyPath | None = None
-    pcap_size: int | None = None
-    pcap_files: int | None = None
     key_log: AnyPath | None = None
     updates: AnyUpdates | None = None
 
@@ -61,8 +59,6 @@ class ModuleOptions:
             "udp": self._socket_of(module),
             "dns": None if self.dns is None else list(self.dns),
             "pcap": self.pcap,
-            "pcap_size": self.pcap_size,
-            "pcap_files": self.pcap_files,
             "key_log": self.key_log,
         }
 

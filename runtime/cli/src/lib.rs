@@ -35,7 +35,6 @@ mod proxies;
 mod reporting;
 mod sealing;
 mod shape;
-mod sizes;
 mod stdio;
 mod stop;
 mod system;

@@ -253,7 +253,7 @@ impl ServerBuilder {
             home: tokio::runtime::Handle::try_current().ok(),
             host_crypto: self.host_crypto,
             keys: self.keys,
-            capture: self.capture.clone(),
+            capture: self.capture,
             log_level,
             recorder,
         })?;
@@ -263,7 +263,6 @@ impl ServerBuilder {
                 addresses,
                 commands: Mutex::new(Some(commands)),
                 executor,
-                capture: Mutex::new(self.capture),
             }),
         };
         module.accept()?;
