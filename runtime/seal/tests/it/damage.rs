@@ -168,6 +168,9 @@ fn the_header_is_part_of_what_is_signed() {
 fn sizes_are_bounded() {
     let large = vec![0; watm_seal::MAX_FILE_BYTES + 1];
     assert_eq!(code(check(&large)), "too-large");
+    // One byte less is read: it is no WebAssembly.
+    let most = &large[1..];
+    assert!(matches!(Sealed::parse(most), Err(Refused::NotWasm)));
     // A section that claims to be a seal of 20 KiB.
     let content = [b"\x09watm.seal".as_slice(), &[1; 20 << 10]].concat();
     let length = [

@@ -12,5 +12,6 @@ mod power;
 mod roots;
 mod sealing;
 mod set;
+mod state;
 mod strict;
 mod support;
