@@ -154,6 +154,27 @@ def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp
         assert running.record()["reason"] == reason
 
 
+def test_log_records_of_connections_have_a_rate(tmp_path):
+    limits = "log-records = 1"
+    with echo() as upstream, serving(tmp_path, config("plain.wasm", upstream, limits=limits)) as running:
+        for _ in range(40):
+            with running.reach(running.port) as stream:
+                assert talks(stream)
+        running.wait_until(lambda: running.metric(r'watm_connections_closed_total\{listener="1",reason="done"\}') == 40)
+        omitted = running.metric(r'watm_connection_records_omitted_total\{listener="1"\}')
+        # Ten records at once, and one for each second that the connections took.
+        assert 10 <= 40 - omitted < 25
+        running.records(int(40 - omitted))
+        # A reload changes the rate, and the next record is announced with the number of those omitted.
+        file = tmp_path / "serve.toml"
+        file.write_text(file.read_text().replace(limits, "log-records = 100"))
+        running.reload()
+        with running.reach(running.port) as stream:
+            assert talks(stream)
+        found = running.wait_for(r"(\d+) connections ended without a log record")
+        assert 0 < int(found[1]) <= omitted
+
+
 def test_an_upstream_has_its_time_to_accept(tmp_path):
     """Checks an upstream whose full backlog drops SYNs."""
     limits = "connect-timeout = 0.5"

@@ -18,6 +18,7 @@ use super::gate::{Gate, Place};
 use super::header::{self, attribute};
 use super::metrics::ListenerMetrics;
 use super::outcome::Ending;
+use super::records::{Records, Verdict};
 use super::settings::{Introduction, Terms};
 use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
@@ -41,6 +42,7 @@ pub(super) struct Common {
     pub(super) clients: Arc<Clients>,
     pub(super) metrics: ListenerMetrics,
     pub(super) complaints: Complaints,
+    pub(super) records: Records,
     pub(super) flow_sockets: Arc<FlowSockets>,
     /// True once no more connections are accepted.
     pub(super) draining: watch::Sender<bool>,
@@ -330,7 +332,22 @@ fn abort(flow: &Flow, ending: Ending) {
     }
 }
 
+/// Logs the end of a connection, unless too many end.
 fn record(common: &Common, terms: &Terms, info: &FlowInfo, traffic: &Traffic, ending: Ending) {
+    match common.records.admit(terms.log_records) {
+        Verdict::Omit => return common.metrics.omits_record(),
+        Verdict::Announce(omitted) => tracing::warn!(
+            target: "watm",
+            listener = &*common.listener,
+            omitted,
+            "{omitted} connections ended without a log record; log-records limits them"
+        ),
+        Verdict::Write => {}
+    }
+    write(common, terms, info, traffic, ending);
+}
+
+fn write(common: &Common, terms: &Terms, info: &FlowInfo, traffic: &Traffic, ending: Ending) {
     /// The most bytes of an attribute: a name of a host.
     const LONGEST: usize = 255;
     let attribute = |name| attribute(info, name).map(|text| printable(text, LONGEST));

@@ -97,7 +97,7 @@ pub(super) const TRANSPARENT: [Described; 2] = [
 ];
 
 /// The fields of `[limits]`.
-pub(super) const LIMITS: [Described; 8] = [
+pub(super) const LIMITS: [Described; 9] = [
     (
         Field::new("connections", COUNT).or_number(16_384),
         "Connections of a listener at once.",
@@ -129,6 +129,10 @@ pub(super) const LIMITS: [Described; 8] = [
     (
         Field::new("descriptors", COUNT).or_else("half of the process's"),
         "Connections that a component has open at once.",
+    ),
+    (
+        Field::new("log-records", COUNT).or_number(1000),
+        "Log lines a second for connections that end; ten seconds' worth may come at once.",
     ),
 ];
 

@@ -70,6 +70,7 @@ pub(super) struct Limits {
     pub(super) lifetime: Option<Seconds>,
     pub(super) memory_mib: Option<Count>,
     pub(super) descriptors: Option<Count>,
+    pub(super) log_records: Option<Count>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +124,7 @@ impl Limits {
             lifetime: self.lifetime.or(general.lifetime),
             memory_mib: self.memory_mib.or(general.memory_mib),
             descriptors: self.descriptors.or(general.descriptors),
+            log_records: self.log_records.or(general.log_records),
         }
     }
 }

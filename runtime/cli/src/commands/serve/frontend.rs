@@ -17,6 +17,7 @@ use super::carry::{Common, FLOW_BYTES, begin, clear};
 use super::clients::Clients;
 use super::flow_sockets::FlowSockets;
 use super::metrics::Metrics;
+use super::records::Records;
 use super::settings::{Introduction, Listener, Terms};
 use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers};
 use crate::accept_loop::{Complaints, announce};
@@ -114,6 +115,7 @@ impl Frontend {
             clients: clients.clone(),
             metrics: metrics.listener(&settings.name),
             complaints: Complaints::default(),
+            records: Records::default(),
             flow_sockets: flow_sockets.clone(),
             draining: watch::channel(false).0,
             force: watch::channel(false).0,

@@ -52,6 +52,7 @@ pub(super) struct Metrics {
     bytes: Family<OfDirection, Counter>,
     connect: Family<OfListener, Histogram, fn() -> Histogram>,
     upstream_failures: Family<OfListener, Counter>,
+    omitted_records: Family<OfListener, Counter>,
     swaps: Family<OfResult, Counter>,
     modules: Arc<Modules>,
 }
@@ -67,6 +68,7 @@ pub(super) struct ListenerMetrics {
     pub(super) sent: Counter,
     connect: Histogram,
     upstream_failures: Counter,
+    omitted_records: Counter,
     swaps: Family<OfResult, Counter>,
 }
 
@@ -83,6 +85,7 @@ impl Metrics {
                 Histogram::new(exponential_buckets(0.001, 2.0, 14))
             }),
             upstream_failures: Family::default(),
+            omitted_records: Family::default(),
             swaps: Family::default(),
             modules: Arc::default(),
         };
@@ -114,6 +117,11 @@ impl Metrics {
             metrics.upstream_failures.clone(),
         );
         registry.register(
+            "connection_records_omitted",
+            "Connections that ended without a log record, because too many ended",
+            metrics.omitted_records.clone(),
+        );
+        registry.register(
             "swaps",
             "Swaps of modules and configurations while running, by result",
             metrics.swaps.clone(),
@@ -143,6 +151,7 @@ impl Metrics {
             sent: bytes("out"),
             connect: self.connect.get_or_create_owned(&listener),
             upstream_failures: self.upstream_failures.get_or_create_owned(&listener),
+            omitted_records: self.omitted_records.get_or_create_owned(&listener),
             swaps: self.swaps.clone(),
         }
     }
@@ -179,6 +188,10 @@ impl ListenerMetrics {
 
     pub(super) fn upstream_fails(&self) {
         self.upstream_failures.inc();
+    }
+
+    pub(super) fn omits_record(&self) {
+        self.omitted_records.inc();
     }
 
     pub(super) fn swapped(&self, well: bool) {

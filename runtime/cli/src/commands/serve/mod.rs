@@ -21,6 +21,7 @@ mod many;
 mod metrics;
 mod outcome;
 mod pages;
+mod records;
 mod service;
 mod settings;
 mod status;

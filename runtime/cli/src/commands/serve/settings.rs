@@ -40,6 +40,10 @@ const IDLE_TIMEOUT: Duration =
 const DATAGRAM_IDLE_TIMEOUT: Duration =
     Duration::from_secs(fields::default_of(&fields::LIMITS, "datagram-idle-timeout"));
 
+/// The default number of log records a second. A listener at this rate writes a gigabyte in about an
+/// hour.
+const LOG_RECORDS: usize = fields::default_of(&fields::LIMITS, "log-records") as usize;
+
 /// The default time for connections to end when the program ends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(fields::default_of(&fields::DRAIN, "timeout"));
 
@@ -114,6 +118,8 @@ pub(super) struct Terms {
     pub(super) idle_timeout: Option<Duration>,
     pub(super) datagram_idle_timeout: Duration,
     pub(super) lifetime: Option<Duration>,
+    /// Log records a second of connections that end.
+    pub(super) log_records: usize,
 }
 
 /// The announcement of a client, which an upstream gets first.
@@ -368,6 +374,7 @@ fn listener(
             .datagram_idle_timeout
             .map_or(DATAGRAM_IDLE_TIMEOUT, |time| time.0),
         lifetime: limits.lifetime.and_then(Seconds::or_never),
+        log_records: limits.log_records.map_or(LOG_RECORDS, |most| most.0),
     };
     let keys = listener.keys.into_iter().map(|(name, file)| NamedKey {
         name,
@@ -425,6 +432,7 @@ mod tests {
         ("lifetime", "1e99", "must be a number of seconds"),
         ("memory-mib", "1.5", "must be a number from 1"),
         ("descriptors", "0", "must be a number from 1"),
+        ("log-records", "0", "must be a number from 1"),
     ];
 
     const LOGS: Keys = &[
