@@ -1,14 +1,18 @@
 //! The cache of compiled modules: reuse, damage and permissions.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use watm_runtime::{CacheDir, Engine, Server};
 
 use watm_test_support::{
     LOCALHOST, assert_serves, directory, for_development, guest_bytes, records_about,
 };
+
+/// An empty custom section with the name `a`, which makes another module of one.
+const CUSTOM_SECTION: [u8; 4] = [0, 2, 1, b'a'];
 
 fn engine(path: &Path) -> Result<Engine, watm_runtime::Error> {
     Engine::new(for_development(CacheDir::Path(path.to_owned())))
@@ -38,22 +42,56 @@ fn a_compiled_module_is_kept_and_used_again() {
     let path = directory("cache hit").join("made/by/the/engine");
     load_and_serve(&engine(&path).expect("a private directory"));
     let [entry] = entries(&path).try_into().expect("one entry");
-    let written = fs::metadata(&entry)
-        .expect("there")
-        .modified()
-        .expect("a time");
+    // Writing replaces the file, which a link to it shows.
+    let link = path.join("link");
+    fs::hard_link(&entry, &link).expect("linked");
     let second = engine(&path).expect("a private directory");
     let begin = Instant::now();
     load_and_serve(&second);
     println!("cached load and start: {:?}", begin.elapsed());
     assert_eq!(entries(&path), std::slice::from_ref(&entry));
-    assert_eq!(
-        fs::metadata(&entry)
-            .expect("there")
-            .modified()
-            .expect("a time"),
-        written
-    );
+    fs::write(&link, b"the same file").expect("written");
+    assert_eq!(fs::read(&entry).expect("readable"), b"the same file");
+}
+
+#[test]
+fn entries_make_room_in_the_order_of_their_use() {
+    let path = directory("cache room");
+    private(&path);
+    let of = |days: u64| SystemTime::now() - Duration::from_secs(days * 86_400);
+    let place = |name: &str, bytes: u64, time: SystemTime| {
+        let file = fs::File::create(path.join(name)).expect("created");
+        // Sparse, so that it takes no room on the disk.
+        file.set_len(bytes).expect("extended");
+        file.set_modified(time).expect("set");
+    };
+    let names = || entries(&path).into_iter().collect::<BTreeSet<_>>();
+    load_and_serve(&engine(&path).expect("a private directory"));
+    let [own] = entries(&path).try_into().expect("one entry");
+    let file = fs::File::options().write(true).open(&own).expect("opened");
+    file.set_modified(of(9)).expect("set");
+    // Use makes the module's entry the newest.
+    load_and_serve(&engine(&path).expect("a private directory"));
+    place("a.bin", 300 << 20, of(3));
+    place("b.bin", 200 << 20, of(2));
+    place("c.bin", 100 << 20, of(1));
+    place("d.tmp", 1, of(1));
+    place("e.tmp", 1, of(0));
+    place("other", 1 << 30, of(9));
+    let mut another = guest_bytes().to_vec();
+    another.extend(CUSTOM_SECTION);
+    let engine = engine(&path).expect("a private directory");
+    engine.load("another", &another).expect("loads");
+    let names = names();
+    for (name, stays) in [("a.bin", false), ("b.bin", true), ("c.bin", true)] {
+        assert_eq!(names.contains(&path.join(name)), stays, "{name}");
+    }
+    assert!(names.contains(&own), "it was used last");
+    assert_eq!(names.len(), 4, "{names:?}");
+    // Files that are no entries stay, except for those that a process left behind.
+    for (name, stays) in [("d.tmp", false), ("e.tmp", true), ("other", true)] {
+        assert_eq!(path.join(name).exists(), stays, "{name}");
+    }
 }
 
 #[test]

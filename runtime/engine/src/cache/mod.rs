@@ -6,6 +6,11 @@
 //! readable only by the user. The directory keeps other users out; the HMAC catches other faults: a
 //! disk error, a torn write, an entry copied from another machine or restored from another user's
 //! backup.
+//!
+//! The entries take no more than `MOST_BYTES`; `room` removes those that were not used for the
+//! longest time.
+
+mod room;
 
 use std::fs;
 use std::hash::{Hash, Hasher};
@@ -25,6 +30,10 @@ use watm_types::hex;
 const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 32;
+
+/// The most bytes of all entries together: some hundred modules, whose code takes a few megabytes
+/// each.
+const MOST_BYTES: u64 = 512 << 20;
 
 /// The compiled form of a module.
 pub trait Compiled: Sized {
@@ -120,7 +129,10 @@ impl Cache {
         // SAFETY: the HMAC proves that `put` below wrote these bytes for this module, and they are
         // the result of `serialize` for an engine of the same compatibility.
         match unsafe { C::deserialize(engine, code) } {
-            Ok(compiled) => Some(compiled),
+            Ok(compiled) => {
+                room::touch(&path);
+                Some(compiled)
+            }
             Err(error) => {
                 tracing::warn!(target: "watm::engine", "{}: {error:#}; compiling again", path.display());
                 None
@@ -142,6 +154,10 @@ impl Cache {
         let mut bytes = Vec::with_capacity(TAG_BYTES + code.len());
         bytes.extend_from_slice(tag.as_ref());
         bytes.extend_from_slice(&code);
+        if !room::make(&self.directory, bytes.len() as u64, MOST_BYTES)? {
+            let reason = format!("its code has {} bytes, more than the cache", code.len());
+            return Err(io::Error::other(reason));
+        }
         write_atomically(path, &bytes)
     }
 
