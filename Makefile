@@ -439,7 +439,7 @@ bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
 
 # Modules in front of applications, and as plugins of other programs.
 .PHONY: test-serve run-test-serve
-test-serve: $(BUILD)/venv-3.13/ready
+test-serve: $(BUILD)/venv-3.13/ready test-guest
 	$(MAKE) --no-print-directory run-test-serve
 
 run-test-serve:

@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-from watm_test_support.repository import MODULES
+from watm_test_support.repository import MODULES, ROOT
 from watm_test_support.watm_serve import HOST, LIMIT, serving
 
 from .behind import echo
 
+# A module that obeys commands.
+GUEST = ROOT / "build/guest.wasm"
 MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 
 
@@ -190,6 +192,21 @@ def test_an_upstream_has_its_time_to_accept(tmp_path):
         assert is_cut(stream, "plain.wasm")
         assert 0.45 < time.monotonic() - began < 10
         assert running.record()["reason"] == "upstream-timeout"
+
+
+def test_the_end_waits_for_no_worker_that_does_not_answer(tmp_path):
+    """Checks modules that are busy for a second of CPU time each, 16 of them, when the program is to end."""
+    text = config("plain.wasm", 9, "workers = 16", drain=0.1).replace("0.0.0.0", f"udp://{HOST}")
+    text = text.replace(str(MODULES / "plain.wasm"), str(GUEST))
+    with serving(tmp_path, text) as running, contextlib.ExitStack() as stack:
+        for _ in range(400):
+            client = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            client.sendto(b"!spin", (HOST, running.port))
+        # Long enough for all to begin, on a machine with a core.
+        time.sleep(0.3)
+        asked = time.monotonic()
+        running.end()
+        assert time.monotonic() - asked < 4
 
 
 @MODULE

@@ -4,6 +4,7 @@ mod builder;
 mod request;
 mod swap;
 
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -83,6 +84,11 @@ impl Server {
     /// Returns the state as [`status`](Server::status), without blocking.
     pub async fn status_async(&self) -> Result<Status, Error> {
         self.or_closed(self.handle.ask_async(Command::Status).await)
+    }
+
+    /// Returns the counters of the host, those with names in `host.`, without asking the module.
+    pub fn host_counters(&self) -> BTreeMap<String, u64> {
+        self.handle.hub.host_counters()
     }
 
     /// Returns the configurations that clients need in order to connect, given the host and the port

@@ -240,7 +240,7 @@ impl Frontend {
             let _ = worker.stop_accepting().await;
         }
         let asked = Instant::now();
-        while !self.is_empty().await {
+        while !self.is_empty() {
             if asked.elapsed() >= HANDSHAKES {
                 self.common.gate.close_handshakes();
             }
@@ -250,9 +250,9 @@ impl Frontend {
 
     /// Ends everything that is still open. Returns the number of connections. Datagram flows do not
     /// count, since they have no end to wait for.
-    pub(super) async fn force(&self) -> usize {
+    pub(super) fn force(&self) -> usize {
         let mut open = self.common.gate.open_streams();
-        if open == 0 && self.any_worker_counts(&["host.connections_open"]).await {
+        if open == 0 && self.any_worker_counts(&["host.connections_open"]) {
             // At least one, whose flow the module has not offered yet.
             open = 1;
         }
@@ -275,26 +275,36 @@ impl Frontend {
         }
     }
 
-    async fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let open = ["host.connections_open", "host.flows"];
-        !self.is_open() && !self.any_worker_counts(&open).await
+        !self.is_open() && !self.any_worker_counts(&open)
     }
 
-    /// Returns true if one of these counters is above zero. A worker between two instances of its
-    /// module has nothing open.
-    async fn any_worker_counts(&self, names: &[&str]) -> bool {
-        let is_counted = |status: &Status| {
-            let mut counts = names.iter().filter_map(|name| status.counters.get(*name));
+    /// Returns true if one of these counters of the host is above zero. No module is asked, since one
+    /// may not answer.
+    fn any_worker_counts(&self, names: &[&str]) -> bool {
+        self.workers.iter().any(|worker| {
+            let counters = worker.host_counters();
+            let mut counts = names.iter().filter_map(|name| counters.get(*name));
             counts.any(|count| *count > 0)
-        };
-        self.statuses().await.iter().any(is_counted)
+        })
     }
 
     /// Returns the status of each worker. Workers that do not answer are left out.
     pub(super) async fn statuses(&self) -> Vec<Status> {
+        // All are asked at once, so that many that do not answer take no longer than one.
+        let ask =
+            |worker: Server| async move { timeout(STATUS_TIMEOUT, worker.status_async()).await };
+        let asked: Vec<_> = self
+            .workers
+            .iter()
+            .cloned()
+            .map(ask)
+            .map(tokio::spawn)
+            .collect();
         let mut all = Vec::new();
-        for worker in &self.workers {
-            if let Ok(Ok(status)) = timeout(STATUS_TIMEOUT, worker.status_async()).await {
+        for answer in asked {
+            if let Ok(Ok(Ok(status))) = answer.await {
                 all.push(status);
             }
         }

@@ -179,7 +179,7 @@ impl Service {
         let mut forced = 0;
         if !drained {
             for frontend in &frontends {
-                forced += frontend.force().await;
+                forced += frontend.force();
             }
         }
         let ended = async {
