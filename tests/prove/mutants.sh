@@ -23,6 +23,8 @@ part() {
     shift 4
     for file in "$@"; do files+=(--file "$file"); done
     mkdir -p "$made/$part"
+    # An interrupted run may have left a program of a mutant, which is newer than the copied files.
+    (cd "$tree/$workspace" && touch "$@")
     # A mutant that survives, or that nothing ends, is an error here too.
     CARGO_TARGET_DIR=$made/target/${workspace/./host} nice -n 15 "$root/build/tools/bin/cargo-mutants" mutants \
         --dir "$tree/$workspace" --config "$here/mutants.toml" --in-place --output "$made/$part" --no-shuffle \
@@ -40,6 +42,7 @@ part routes watm watm-wireguard '--test=routes --test=dial' wireguard/src/routes
 part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2}.rs
 part headers watm watm-proxy-header --package=watm-proxy-protocol proxy-header/src/{lib,tlv,write}.rs
 part replays watm watm-shadowsocks --lib shadowsocks/src/salts.rs shadowsocks/src/datagram/window.rs
+part seal . watm-seal '' runtime/seal/src/{verify,sealed,freshness,release,proof,announcement}.rs runtime/seal/src/state/{encoding,file,files,mod}.rs
 
 if [ -z "$known" ]; then
     echo "no part $wanted; see $0" >&2

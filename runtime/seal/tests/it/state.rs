@@ -42,6 +42,7 @@ fn an_approval_is_revoked_and_a_name_forgotten() {
         .expect("room for it");
     let known = state.known(&own).expect("known");
     assert_eq!(known.approved, Some(manifest().capabilities));
+    assert_eq!(state.names().collect::<Vec<_>>(), [(&own, known)]);
     assert!(!state.revoke(&other));
     assert!(state.revoke(&own));
     assert!(!state.revoke(&own), "it has none any more");
