@@ -188,7 +188,7 @@ fn the_largest_manifest_fits_and_a_larger_seal_does_not() {
         Some(signed)
     });
     let chain: Vec<SignedRoot> = chain.collect();
-    // Whatever is sealed can be read.
+    // A file that was sealed can be read.
     let mut refusals = 0;
     for length in 0..=chain.len() {
         match watm_seal::seal(&body(), large.clone(), &chain[..length], &keys(&[11, 12])) {
