@@ -7,6 +7,8 @@ import datetime
 import json
 import logging
 import pathlib
+import socket
+import threading
 
 import pytest
 
@@ -112,6 +114,33 @@ async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pa
         assert "Traceback" not in program.text
         [line] = [line for line in program.lines if words.lower() in line.lower()]
         assert file.name in line
+
+
+def open_flows(port: int, ended: threading.Event) -> None:
+    """Makes the module open a flow again and again, since each sender is new to it."""
+    while not ended.wait(0.0005):
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"hello", (HOST, port))
+
+
+@pytest.mark.limit(90)
+async def test_mitmdump_ends_while_a_module_opens_flows_without_end(tmp_path: pathlib.Path) -> None:
+    mode = f"watm:{module_files.GUEST}@{HOST}:0"
+    ended = threading.Event()
+    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", mode, observed=False) as program:
+        port = int((await program.wait_for(r"listening at .*:(\d+)")).group(1))
+        opening = asyncio.create_task(asyncio.to_thread(open_flows, port, ended))
+        try:
+            # Enough for their ends to take seconds.
+            async with asyncio.timeout(40):
+                while sum("client connect" in line for line in program.lines) < 2000:
+                    await asyncio.sleep(0.1)
+            program.process.terminate()
+            async with asyncio.timeout(20):
+                await program.ended()
+        finally:
+            ended.set()
+            await opening
 
 
 async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathlib.Path) -> None:
