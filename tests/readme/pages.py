@@ -62,3 +62,9 @@ def commands() -> list[str]:
     """Returns the distinct commands of all pages without their prompt. Those of mitmproxy keep the colon."""
     lines = [line for block in blocks("console") for line in lines_of(block)]
     return list(dict.fromkeys(line.removeprefix("$ ") for line in lines))
+
+
+def with_values(text: str, values: dict[str, str]) -> str:
+    """Returns a text in which each of these words is replaced once. A value is not looked at again."""
+    words = "|".join(re.escape(word) for word in sorted(values, key=len, reverse=True))
+    return re.sub(words, lambda found: values[found[0]], text)

@@ -25,7 +25,7 @@ import mitmproxy_watm
 from watm_test_support.ports import free_port
 from watm_test_support.repository import MODULES
 
-from .pages import ROOT, blocks, commands
+from .pages import ROOT, blocks, commands, with_values
 
 PROGRAM = ROOT / "target" / "release"
 WGCLIENT = ROOT / "build" / "wgclient"
@@ -239,10 +239,7 @@ def test_modules_carry_a_page(module, example_com, tmp_path):
     ports = {name: str(free_port()) for name in ("4430", "4431", "4480")}
 
     def here(text: str) -> str:
-        text = text.replace("example.com:80", example_com)
-        for name, port in ports.items():
-            text = text.replace(name, port)
-        return text
+        return with_values(text, {"example.com:80": example_com, **ports})
 
     [curl] = (c for c in commands() if c.startswith("curl --header"))
     listen, dial, relay = (
@@ -278,11 +275,10 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
     server_key, client_key, client_public_key = keys()
     ports = {name: str(free_port()) for name in ("4432", "4433")}
 
+    files = {name: f"{tmp_path}/{name}" for name in ("server.conf", "client.conf")}
+
     def here(text: str) -> str:
-        text = text.replace("example.com:80", example_com)
-        for name, port in ports.items():
-            text = text.replace(name, port)
-        return text.replace("server.conf", f"{tmp_path}/server.conf").replace("client.conf", f"{tmp_path}/client.conf")
+        return with_values(text, {"example.com:80": example_com, **ports, **files})
 
     (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
     dialling = blocks("ini,wireguard")[1]
@@ -386,13 +382,11 @@ def test_tls_is_ended_and_spoken(example_com, tmp_path):
     subprocess.run(made, cwd=tmp_path, check=True, capture_output=True, timeout=60)
     subprocess.run(cat, shell=True, cwd=tmp_path, check=True, timeout=60)
 
+    hosts = {"example.com:443": f"localhost:{ports['8444']}", "127.0.0.1:8080": example_com, "example.com:80": example_com}
+    files = {"/etc/ssl/certs/ca-certificates.crt": f"{tmp_path}/cert.pem", "tls.pem": f"{tmp_path}/tls.pem"}
+
     def here(text: str) -> str:
-        text = text.replace("example.com:443", f"localhost:{ports['8444']}").replace("127.0.0.1:8080", example_com)
-        text = text.replace("/etc/ssl/certs/ca-certificates.crt", f"{tmp_path}/cert.pem")
-        text = text.replace("tls.pem", f"{tmp_path}/tls.pem").replace("example.com:80", example_com)
-        for name, port in ports.items():
-            text = text.replace(name, port)
-        return text
+        return with_values(text, {**hosts, **files, **ports})
 
     def fetch(url: str) -> str:
         curl = ["curl", "-sS", "--cacert", f"{tmp_path}/cert.pem", "--header", "Host: example.com", url]
@@ -639,10 +633,10 @@ def test_tunnels_come_up(begin, tunnel_file, tmp_path):
     ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (1080, 8080, 2222, 5353, 9586)}
     socks, http, forward, _, status = ports.values()
 
+    program = {"watm tunnel": f"watm tunnel --unsealed --module {MODULES}/wireguard.wasm"}
+
     def here(text: str) -> str:
-        for shown, real in (ports | INSIDE | {"wg0.conf": str(tunnel_file)}).items():
-            text = text.replace(shown, real)
-        return text.replace("watm tunnel", f"watm tunnel --unsealed --module {MODULES}/wireguard.wasm")
+        return with_values(text, ports | INSIDE | program | {"wg0.conf": str(tunnel_file)})
 
     def fetch(command: str) -> str:
         run = {"shell": True, "env": environment(tmp_path), "check": True, "timeout": START}
