@@ -14,7 +14,9 @@
 //! unknown fields have no effect, and a warning names them.
 
 mod fields;
+mod ignored;
 mod json;
+mod server;
 mod unique;
 mod url;
 mod value;

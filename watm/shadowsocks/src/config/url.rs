@@ -6,8 +6,9 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 use watm_core::ConfigError;
 
+use super::ignored::NO_PLUGINS;
 use super::value::{self, field, quote};
-use super::{Config, json};
+use super::{Config, server};
 use crate::method::Method;
 
 const SCHEME: &str = "ss://";
@@ -72,7 +73,7 @@ fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
     let server = value::destination(name, port)
         .filter(|_| bare)
         .ok_or_else(wrong)?;
-    let mut config = json::assemble(method, password, Vec::new())?;
+    let mut config = server::assemble(method, password, Vec::new())?;
     config.server = Some(server);
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, text) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -83,7 +84,7 @@ fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
                 config.prefix = value::prefix(&text).map_err(|why| field("prefix", why))?;
             }
             "plugin" if text.is_empty() => {}
-            "plugin" => return Err(field("plugin", json::NO_PLUGINS)),
+            "plugin" => return Err(field("plugin", NO_PLUGINS)),
             // Outline marks its own servers, and lists of servers name a group.
             "outline" | "group" => {}
             _ => match NEEDLESS.iter().find(|(known, _)| *known == name) {
