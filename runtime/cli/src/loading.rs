@@ -11,7 +11,7 @@ use crate::approval_prompt;
 use crate::failure::Failure;
 use crate::inputs::read;
 use crate::logging;
-use crate::sealing::{StateOptions, Wanted, invalid, read_complete_root};
+use crate::sealing::{Expected, StateOptions, invalid, read_complete_root};
 
 /// Options for loading a module: expectations about it, and the trust in its signers.
 #[derive(Clone, clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct LoadingOptions {
     #[arg(long)]
     unsealed: bool,
     #[command(flatten)]
-    wanted: Wanted,
+    expected: Expected,
     /// Accept only a file with this SHA-256; may be given several times.
     #[arg(long = "pin", value_name = "SHA256")]
     pins: Vec<Digest>,
@@ -40,9 +40,9 @@ impl LoadingOptions {
     /// name.
     pub(crate) fn for_another(&self) -> LoadingOptions {
         LoadingOptions {
-            wanted: Wanted {
-                audiences: self.wanted.audiences.clone(),
-                ..Wanted::default()
+            expected: Expected {
+                audiences: self.expected.audiences.clone(),
+                ..Expected::default()
             },
             pins: Vec::new(),
             ..self.clone()
@@ -54,7 +54,7 @@ impl LoadingOptions {
     pub(crate) fn bound_to(&self, running: &Module) -> LoadingOptions {
         let mut bound = self.clone();
         let name = running.seal().map(|proof| proof.manifest.name.clone());
-        bound.wanted.name = bound.wanted.name.or(name);
+        bound.expected.name = bound.expected.name.or(name);
         bound
     }
 
@@ -163,11 +163,11 @@ impl LoadingOptions {
     /// SHA-256.
     pub(crate) fn options(&self, approve: bool, only: Option<Digest>) -> LoadOptions {
         LoadOptions {
-            name: self.wanted.name.clone(),
-            channel: self.wanted.channel.clone(),
-            audiences: self.wanted.audiences.iter().cloned().collect(),
+            name: self.expected.name.clone(),
+            channel: self.expected.channel.clone(),
+            audiences: self.expected.audiences.iter().cloned().collect(),
             pins: only.map_or_else(|| self.pins.iter().copied().collect(), |only| [only].into()),
-            allow_downgrade: self.wanted.allow_downgrade,
+            allow_downgrade: self.expected.allow_downgrade,
             approve,
             unsealed: self.unsealed,
             ..LoadOptions::default()

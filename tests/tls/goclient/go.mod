@@ -1,3 +1,3 @@
 module watm/goclient
 
-go 1.24
+go 1.26

@@ -11,7 +11,7 @@ use crate::durations::interval;
 use crate::failure::{Failure, Outcome};
 use crate::logging::{self, PROGRAM};
 use crate::network::NetworkArguments;
-use crate::sealing::{StateOptions, Wanted, invalid, trusted_root};
+use crate::sealing::{Expected, StateOptions, invalid, trusted_root};
 use crate::stop::{self, Stop};
 
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     #[command(flatten)]
-    wanted: Wanted,
+    expected: Expected,
     /// Root to trust. By default the one that `watm trust` recorded.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl Arguments {
         }
         let known = state.load().map_err(Failure::unusable)?;
         let root = trusted_root(self.root.as_ref(), &known)?;
-        let policy = self.wanted.policy()?;
+        let policy = self.expected.policy()?;
         let terms = Terms {
             root,
             state,

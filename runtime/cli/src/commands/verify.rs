@@ -8,7 +8,7 @@ use watm_seal::{Approval, Digest, ModuleRole, Policy, Refused, Verified, verify}
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::read;
-use crate::sealing::{ManifestText, StateOptions, Wanted, now, trusted_root, update};
+use crate::sealing::{Expected, ManifestText, StateOptions, now, trusted_root, update};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     state: StateOptions,
     #[command(flatten)]
-    wanted: Wanted,
+    expected: Expected,
     /// Accept only modules with this role: dialer, fixed-dialer, listener or relay.
     #[arg(long)]
     role: Option<ModuleRole>,
@@ -100,7 +100,7 @@ impl Arguments {
             pins: self.pins.iter().copied().collect(),
             // Nothing is run: the output shows the requested capabilities.
             approval: Approval::Given,
-            ..self.wanted.policy()?
+            ..self.expected.policy()?
         })
     }
 }

@@ -154,7 +154,7 @@ impl Cache {
         let mut bytes = Vec::with_capacity(TAG_BYTES + code.len());
         bytes.extend_from_slice(tag.as_ref());
         bytes.extend_from_slice(&code);
-        if !room::make(&self.directory, bytes.len() as u64, MOST_BYTES)? {
+        if !room::free(&self.directory, bytes.len() as u64, MOST_BYTES)? {
             let reason = format!("its code has {} bytes, more than the cache", code.len());
             return Err(io::Error::other(reason));
         }

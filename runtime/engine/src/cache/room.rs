@@ -27,7 +27,7 @@ pub(super) fn touch(path: &Path) {
 
 /// Removes entries of the directory until they leave room for `bytes` within `most`. Returns false
 /// if there is no such room.
-pub(super) fn make(directory: &Path, bytes: u64, most: u64) -> io::Result<bool> {
+pub(super) fn free(directory: &Path, bytes: u64, most: u64) -> io::Result<bool> {
     let Some(rest) = most.checked_sub(bytes) else {
         return Ok(false);
     };

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 
 /// Expectations about the seal of a module.
 #[derive(Clone, Default, clap::Args)]
-pub(crate) struct Wanted {
+pub(crate) struct Expected {
     /// Accept only a module with this name.
     #[arg(long)]
     pub(crate) name: Option<Name>,
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub(crate) allow_downgrade: Option<Release>,
 }
 
-impl Wanted {
+impl Expected {
     /// Returns the policy with these expectations, and the floors of this program.
     pub(crate) fn policy(&self) -> Result<Policy, Failure> {
         Ok(Policy {
