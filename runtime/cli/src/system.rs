@@ -15,20 +15,20 @@ pub(crate) use elsewhere::{
 
 /// The allocator, which returns memory that modules made the host use. glibc's allocator holds two
 /// to five times as much, in pieces of all sizes: see `tests/hostile/README.md`.
-#[cfg(not(windows))]
+#[cfg(target_os = "linux")]
 pub type Allocator = mimalloc::MiMalloc;
 
-/// The system's allocator. mimalloc learns of a thread's end by a section that only Microsoft's
-/// linker makes.
-#[cfg(windows)]
+/// The system's allocator. On macOS, mimalloc needs a header of Apple's SDK. On Windows, it learns of
+/// a thread's end by a section that only Microsoft's linker makes.
+#[cfg(not(target_os = "linux"))]
 pub type Allocator = std::alloc::System;
 
 /// The program's allocator.
-#[cfg(not(windows))]
+#[cfg(target_os = "linux")]
 pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;
 
 /// The program's allocator.
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 pub const ALLOCATOR: Allocator = std::alloc::System;
 
 /// True if the system can connect from addresses of other machines, as transparent upstreams do.
