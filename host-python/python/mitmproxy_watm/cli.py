@@ -5,6 +5,7 @@ import sys
 from typing import NoReturn
 
 from mitmproxy_watm.mode.spec import complete
+from mitmproxy_watm.supported import check
 
 _SPEC = re.compile(r"(?P<option>(?:--mode=|-m|--set=)?(?:mode=)?)(?P<spec>watm:.*)", re.DOTALL)
 
@@ -32,10 +33,12 @@ def complete_arguments(arguments: list[str]) -> list[str]:
 
 def _run(program: str) -> NoReturn:
     try:
-        from mitmproxy import addons
-        from mitmproxy.tools import main
+        check()
     except ImportError as error:
-        sys.exit(f"{program}-watm needs mitmproxy (pip install 'mitmproxy-watm[mitmproxy]'): {error}")
+        sys.exit(f"{program}-watm: {error}")
+    from mitmproxy import addons
+    from mitmproxy.tools import main
+
     from mitmproxy_watm.mitmproxy import Watm
 
     # Each of the programs asks for these when it starts. This addon comes first, so that other

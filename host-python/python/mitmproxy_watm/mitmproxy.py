@@ -26,10 +26,14 @@ choice.
 Add `Watm()` to the addons of a mitmproxy of your own. `peer` returns the peer behind a flow.
 """
 
-from mitmproxy_watm.mode.addon import Watm
-from mitmproxy_watm.mode.instance import WatmInstance
-from mitmproxy_watm.mode.mode import WatmMode
-from mitmproxy_watm.mode.peers import Peer, peer
-from mitmproxy_watm.upstream.choice import upstream_of, use_upstream
+from mitmproxy_watm.supported import check
+
+check()  # before anything here imports a part of mitmproxy that an old one lacks
+
+from mitmproxy_watm.mode.addon import Watm  # noqa: E402
+from mitmproxy_watm.mode.instance import WatmInstance  # noqa: E402
+from mitmproxy_watm.mode.mode import WatmMode  # noqa: E402
+from mitmproxy_watm.mode.peers import Peer, peer  # noqa: E402
+from mitmproxy_watm.upstream.choice import upstream_of, use_upstream  # noqa: E402
 
 __all__ = ["Peer", "Watm", "WatmInstance", "WatmMode", "peer", "upstream_of", "use_upstream"]

@@ -24,6 +24,7 @@ from mitmproxy.connection import Client, Server
 from mitmproxy.proxy import server as core
 
 from mitmproxy_watm.stream import Stream
+from mitmproxy_watm.supported import RANGE
 
 
 class Wanted(NamedTuple):
@@ -95,7 +96,7 @@ def _check() -> None:
     if not known:
         raise RuntimeError(
             f"mitmproxy {version.VERSION} opens connections in an unsupported way, so none can go through a module; "
-            "versions 11.0.2 to 12.2.3 are known to work"
+            f"versions {RANGE} are known to work"
         )
 
 
