@@ -274,6 +274,54 @@ async def test_a_changed_script_is_loaded_again_without_a_stop(tmp_path):
     assert "rror" not in program.text
 
 
+RECORDS_AND_A_SIGNAL = """
+import asyncio, logging, os, signal
+
+def both():
+    for number in range(5000):
+        logging.info("%d", number)
+    os.kill(os.getpid(), signal.SIG{name})
+
+def running():
+    asyncio.get_running_loop().call_later(0.1, both)
+"""
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+@pytest.mark.parametrize("program", ["mitmdump-watm", "mitmdump"])
+async def test_a_signal_that_comes_among_many_records_is_obeyed(program, name, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(RECORDS_AND_A_SIGNAL.format(name=name))
+    ours = ("-s", str(ADDON)) if program == "mitmdump" else ()
+    async with start(program, tmp_path, "-p", "0", *ours, "-s", str(script), observed=False) as running:
+        assert await asyncio.wait_for(running.ended(), 20) == 0
+
+
+TASK_WITHOUT_END = """
+import asyncio, os, signal
+
+async def live():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+def running():
+    global task
+    task = asyncio.ensure_future(live())
+    asyncio.get_running_loop().call_later(0.1, os.kill, os.getpid(), signal.SIGTERM)
+"""
+
+
+async def test_the_end_waits_no_longer_than_some_seconds_for_what_does_not_end(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(TASK_WITHOUT_END)
+    async with start("mitmdump-watm", tmp_path, "-p", "0", "-s", str(script), observed=False) as program:
+        assert await asyncio.wait_for(program.ended(), 20) == 0
+    assert "flows had not ended after 5 s" in program.text
+
+
 async def test_saved_flows_can_be_read_by_a_stock_mitmproxy(tmp_path):
     saved = tmp_path / "flows"
     async with start("mitmdump-watm", tmp_path, "--mode", MODE, "-w", str(saved)) as program:

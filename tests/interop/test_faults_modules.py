@@ -3,10 +3,14 @@ running. runtime/tests covers each fault in the runtime.
 """
 
 import asyncio
+import contextlib
 import datetime
 import json
 import logging
 import pathlib
+import socket
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -14,12 +18,14 @@ import mitmproxy_watm
 from watm_test_support import module_files
 from watm_test_support.mitmproxy_programs import start
 from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
 from watm_test_support.tunnels import HOST, Peer, serving
 from watm_test_support.wgclient import WgClient
 from watm_test_support.wireguard_server import Keys
 
 from .neighbour import undisturbed, until
 
+PLAIN = MODULES / "plain.watm1.wasm"
 UNSEALED = ("--set", "watm_unsealed=true")
 LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
 
@@ -112,6 +118,58 @@ async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pa
         assert "Traceback" not in program.text
         [line] = [line for line in program.lines if words.lower() in line.lower()]
         assert file.name in line
+
+
+def open_datagrams(port: int, ended: threading.Event) -> None:
+    """Makes the module open a flow again and again, since each sender is new to it."""
+    while not ended.wait(0.0005):
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"hello", (HOST, port))
+
+
+def open_streams(port: int, ended: threading.Event) -> None:
+    """Opens a connection again and again."""
+    while not ended.wait(0.0005):
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=5) as sender:
+            sender.sendall(b"hello")
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers with the same."""
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("open_flows", [open_datagrams, open_streams])
+async def test_mitmdump_serves_others_and_ends_while_a_module_opens_flows_without_end(
+    open_flows: Callable[[int, threading.Event], None], tmp_path: pathlib.Path
+) -> None:
+    ended = threading.Event()
+    async with await asyncio.start_server(echo, HOST, 0) as server:
+        through = f"watm:{PLAIN}?to=tcp://{HOST}:{server.sockets[0].getsockname()[1]}@{HOST}"
+        flooded, other = free_port(), free_port()
+        module = f"watm:{module_files.GUEST}@{HOST}" if open_flows is open_datagrams else through
+        modes = ("--mode", f"{module}:{flooded}", "--mode", f"{through}:{other}")
+        async with start("mitmdump-watm", tmp_path, *UNSEALED, *modes, observed=False) as program:
+            for port in (flooded, other):
+                await program.wait_for(rf"listening at .*:{port}\b")
+            opening = asyncio.create_task(asyncio.to_thread(open_flows, flooded, ended))
+            try:
+                async with asyncio.timeout(60):
+                    while sum("client connect" in line for line in program.lines) < 500:
+                        await asyncio.sleep(0.1)
+                reader, writer = await asyncio.open_connection(HOST, other)
+                for number in range(5):
+                    writer.write(b"%d" % number)
+                    assert await asyncio.wait_for(reader.read(1), 5) == b"%d" % number
+                program.process.terminate()
+                assert await asyncio.wait_for(program.ended(), 15) == 0
+                writer.close()
+            finally:
+                ended.set()
+                await opening
 
 
 async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathlib.Path) -> None:

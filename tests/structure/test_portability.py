@@ -16,6 +16,7 @@ ALLOWED = (
     "runtime/engine/src/executable_memory.rs",
     "runtime/cli/src/system.rs",
     "runtime/seal/src/private.rs",
+    "host-python/python/mitmproxy_watm/mode/signals.py",
 )
 
 # The product: the sources of wheels, programs and modules. Tests may depend on the system that they

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import selectors
 import threading
+from collections import deque
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -11,6 +12,10 @@ from mitmproxy_watm import _native
 from mitmproxy_watm._logs import write_logs
 
 logger = logging.getLogger(__name__)
+
+
+BATCH = 32
+"""The most keys delivered before other work of the event loop gets its turn."""
 
 
 class LoopWake:
@@ -22,6 +27,8 @@ class LoopWake:
         """Futures to resolve once when their key is ready."""
         self.callbacks: dict[int, Callable[[], None]] = {self.native.log_key: write_logs}
         """Callbacks to call each time a key is ready."""
+        self._ready: deque[int] = deque()
+        """Keys that are taken and not delivered."""
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> "LoopWake":
@@ -37,18 +44,29 @@ class LoopWake:
 
     def deliver(self) -> None:
         """Resolve the waiters of ready keys, and call their callbacks."""
-        for key in self.native.take():
-            waiter = self.waiters.pop(key, None)
-            if waiter is not None:
-                if not waiter.done():
-                    waiter.set_result(None)
-                continue
-            callback = self.callbacks.get(key)
-            if callback is not None:
-                try:
-                    callback()
-                except Exception:
-                    logger.exception("a callback failed")
+        # Otherwise `_deliver_batch` is about to be called.
+        if not self._ready:
+            self._deliver_batch()
+
+    def _deliver_batch(self) -> None:
+        self._ready = self._ready or deque(self.native.take())
+        for _ in range(min(BATCH, len(self._ready))):
+            self._deliver_one(self._ready.popleft())
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._deliver_batch)
+
+    def _deliver_one(self, key: int) -> None:
+        waiter = self.waiters.pop(key, None)
+        if waiter is not None:
+            if not waiter.done():
+                waiter.set_result(None)
+            return
+        callback = self.callbacks.get(key)
+        if callback is not None:
+            try:
+                callback()
+            except Exception:
+                logger.exception("a callback failed")
 
 
 _wakes: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWake] = WeakKeyDictionary()

@@ -40,10 +40,11 @@ def _run(program: str) -> NoReturn:
     from mitmproxy.tools import main
 
     from mitmproxy_watm.mitmproxy import Watm
+    from mitmproxy_watm.mode.signals import Ending, Signals
 
-    # Each of the programs asks for these when it starts. This addon comes first, so that other
-    # addons find its metadata in a flow.
+    # Each of the programs asks for these when it starts. `Watm` comes first, so that other addons
+    # find its metadata in a flow.
     default_addons = addons.default_addons
-    addons.default_addons = lambda: [Watm(), *default_addons()]
+    addons.default_addons = lambda: [Watm(), Signals(), *default_addons(), Ending()]
     sys.argv[1:] = complete_arguments(sys.argv[1:])
     sys.exit(getattr(main, program)())

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 ACCEPT_BATCH = 64
 """The most flows accepted before other work of the event loop gets its turn."""
 
+ACCEPT_ROUND = 0.02
+"""The time in seconds of one round of the event loop, above which fewer flows are accepted in each."""
+
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
 """The time that the interpreter's exit waits for a running server."""
 
@@ -183,6 +186,7 @@ class Server:
         self._handlers = {False: handle_tcp_stream, True: handle_udp_stream}
         self._stream_class = stream_class
         self._tasks: set[asyncio.Future[None]] = set()
+        self._batch = ACCEPT_BATCH
         self._done: asyncio.Future[None] | None = None
         _running.add(self)
         origin.wake.callbacks[native.accept_key] = self._accept
@@ -315,11 +319,19 @@ class Server:
     def _accept(self) -> None:
         if self._origin.closed:
             return
-        flows = self._native.accept(ACCEPT_BATCH)
-        if len(flows) == ACCEPT_BATCH:
-            self._origin.loop.call_soon(self._accept)
+        flows = self._native.accept(self._batch)
+        if len(flows) == self._batch:
+            self._origin.loop.call_soon(self._accept_more, self._origin.loop.time())
         for flow in flows:
             self._handle(flow)
+
+    def _accept_more(self, before: float) -> None:
+        """Continue after one round of the loop. Handlers take most of it, and their number follows the batch."""
+        if self._origin.loop.time() - before > ACCEPT_ROUND:
+            self._batch = max(1, self._batch // 2)
+        else:
+            self._batch = min(ACCEPT_BATCH, self._batch * 2)
+        self._accept()
 
     def _handle(self, flow: _native.Flow) -> None:
         handler = self._handlers[flow.datagrams]

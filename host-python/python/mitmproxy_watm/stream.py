@@ -12,6 +12,10 @@ from mitmproxy_watm._wake import LoopWake
 CHUNK = 65536
 """The bytes to request from a flow if the caller sets no bound."""
 
+READS_AT_ONCE = 16
+"""The most reads that return without a wait before other work of the event loop gets its turn. A module may supply data
+faster than its reader takes it."""
+
 LIMIT = 65536
 """The longest line, in bytes, that `readuntil` and `readline` look for; asyncio's default."""
 
@@ -42,6 +46,7 @@ class Stream:
         self._buffer = bytearray()
         self._eof = False
         self._reading = False
+        self._reads_at_once = 0
         self._closed = False
         self._write_closed = False
         self._info: dict[str, Any] | None = None
@@ -65,10 +70,7 @@ class Stream:
             return b""
         if self._buffer:
             return self._take(n)
-        data = self._read_now(n)
-        if data is not None:
-            return data
-        return await self._read_later(n)
+        return await self._read_some(n)
 
     async def readexactly(self, n: int) -> bytes:
         """Return exactly `n` bytes. `asyncio.IncompleteReadError` has the bytes before an early end."""
@@ -155,10 +157,30 @@ class Stream:
             self._eof = self._flow.ended
         return data
 
+    async def _read_some(self, n: int) -> bytes:
+        self._reads_at_once += 1
+        if self._reads_at_once > READS_AT_ONCE:
+            # Before anything is taken, so that a task cancelled here loses nothing.
+            await self._others()
+        data = self._read_now(n)
+        if data is not None:
+            return data
+        return await self._read_later(n)
+
+    async def _others(self) -> None:
+        """Lets other work of the event loop have its turn."""
+        self._reading = True
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._reading = False
+            self._reads_at_once = 0
+
     async def _read_later(self, n: int) -> bytes:
         # Bytes are taken from the flow only when they are returned in the same step, so a task
         # cancelled here loses none.
         self._reading = True
+        self._reads_at_once = 0
         try:
             while True:
                 waiter = self._origin.loop.create_future()
@@ -175,9 +197,7 @@ class Stream:
         """Adds the next bytes to the buffer. Returns False at the end."""
         if self._reading:
             raise _second_read(caller)
-        data = self._read_now(CHUNK)
-        if data is None:
-            data = await self._read_later(CHUNK)
+        data = await self._read_some(CHUNK)
         self._buffer += data
         return bool(data) or not (self._eof or self._closed)
 

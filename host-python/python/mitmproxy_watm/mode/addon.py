@@ -83,6 +83,13 @@ class Watm:
         # itself follows the option.
         return None if self._late else _proxyserver().setup_servers()
 
+    def done(self) -> None:
+        """Stop all modules when mitmproxy ends, which flows from them would delay without end."""
+        # Without its addon a mode goes on.
+        if ctx.master.should_exit.is_set():
+            for instance in instances():
+                instance.end()
+
     def requestheaders(self, flow: HTTPFlow) -> None:
         """Note the peer."""
         annotate(flow)

@@ -229,6 +229,11 @@ class WatmInstance(ServerInstance[WatmMode]):
         stopping.close()
         await asyncio.wait_for(stopping.wait_closed(), STOP_TIMEOUT)
 
+    def end(self) -> None:
+        """Reset every flow, and accept no more, when mitmproxy ends."""
+        if self.server is not None:
+            self.server.close()
+
     async def _handle(self, stream: FlowStream) -> None:
         if self.mode.parsed.destination is not None:
             stream.destination = self.mode.parsed.destination.address
