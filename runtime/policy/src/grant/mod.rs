@@ -307,4 +307,139 @@ mod tests {
         assert_eq!(Granted::new(Some(&seal), None).check_capture(), Ok(()));
         assert_eq!(Granted::default().together(), None);
     }
+
+    /// A key that signs nothing.
+    struct Nobody;
+
+    impl crate::Signer for Nobody {
+        fn public_key(&self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn schemes(&self) -> Vec<u16> {
+            Vec::new()
+        }
+
+        fn sign(&self, _: u16, _: &[u8]) -> Result<Vec<u8>, String> {
+            Err("signs nothing".to_owned())
+        }
+    }
+
+    fn limited(change: impl FnOnce(&mut Capabilities)) -> Granted {
+        let mut most = Capabilities::unlimited();
+        change(&mut most);
+        Granted::new(None, Some(&most))
+    }
+
+    #[test]
+    fn a_socket_that_a_limit_lacks_is_refused_and_those_it_has_are_named() {
+        let with = |texts: &[&str]| {
+            let sockets = texts.iter().map(|text| text.parse().expect("a socket"));
+            let sockets = sockets.collect();
+            limited(|most| most.sockets = sockets)
+        };
+        let both = with(&["udp listen", "tcp other"]);
+        assert_eq!(both.check_socket(Network::Udp, "listen"), Ok(()));
+        assert_eq!(both.check_socket(Network::Tcp, "other"), Ok(()));
+        for (network, label) in [(Network::Tcp, "listen"), (Network::Udp, "other")] {
+            let expected = format!(
+                "its grant has no socket \"{network} {label}\"; it has \"tcp other\", \"udp listen\""
+            );
+            assert_eq!(both.check_socket(network, label), Err(expected));
+        }
+        let none = with(&[]).check_socket(Network::Udp, "listen");
+        assert!(none.is_err_and(|reason| reason.ends_with("; it has none")));
+        // No label, which no pattern can have.
+        let wrong = with(&["udp *"]).check_socket(Network::Udp, "no label");
+        assert!(wrong.is_err());
+        assert_eq!(
+            Granted::default().check_socket(Network::Udp, "listen"),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_an_error_with_its_name() {
+        let of = |change: fn(&mut Capabilities)| limited(change).check_usable();
+        let changes: [(&str, fn(&mut Capabilities)); 4] = [
+            ("memory-bytes", |most| most.memory_bytes = 0),
+            ("cpu-permille", |most| most.cpu_permille = 0),
+            ("flows", |most| most.flows = 0),
+            ("instances", |most| most.instances = 0),
+        ];
+        for (field, change) in changes {
+            let expected = format!("its grant sets {field} to 0; must be at least 1");
+            assert_eq!(of(change), Err(expected));
+        }
+        assert_eq!(of(|most| most.flows = 1), Ok(()));
+    }
+
+    #[test]
+    fn a_module_has_the_least_of_all_limits() {
+        let asked = Limits {
+            memory_bytes: 1000,
+            flows: 1000,
+            ..Limits::default()
+        };
+        let limits = |may: &Granted, kind| {
+            let limits = may.limits(kind, asked.clone());
+            (limits.memory_bytes, limits.flows)
+        };
+        let may = limited(|most| {
+            most.memory_bytes = 500;
+            most.flows = 400;
+            most.instances = 300;
+            most.cpu_permille = 200;
+        });
+        assert_eq!(limits(&may, ModuleKind::Component), (500, 400));
+        // A connection of a WATER module is an instance.
+        assert_eq!(limits(&may, ModuleKind::WaterV1), (500, 300));
+        assert_eq!(may.instances(), 300);
+        assert_eq!(may.cpu_permille(), Some(200));
+        let free = Granted::default();
+        assert_eq!(limits(&free, ModuleKind::Component), (1000, 1000));
+        assert_eq!(free.instances(), usize::MAX);
+        assert_eq!(free.cpu_permille(), None);
+    }
+
+    #[test]
+    fn the_hosts_ciphers_and_keys_need_every_limit_and_a_request() {
+        let refused = limited(|most| {
+            most.host_crypto = false;
+            most.host_keys = false;
+            most.capture = false;
+        });
+        let free = Granted::default();
+        assert!(free.host_crypto(true));
+        assert!(!free.host_crypto(false));
+        assert!(!refused.host_crypto(true));
+        let keys = Keys::new().add("host-key", Nobody).expect("a name");
+        assert_eq!(free.keys(&keys), keys);
+        assert!(refused.keys(&keys).is_empty());
+        let wanted = Capture::wanted(Some("packets".into()), None);
+        assert!(free.capture(wanted.as_ref()).is_some());
+        assert!(refused.capture(wanted.as_ref()).is_none());
+        assert!(free.capture(None).is_none());
+    }
+
+    #[test]
+    fn a_reach_is_kept_to_what_every_limit_names() {
+        let connect = ["tcp://192.0.2.0/24:*".parse().expect("a pattern")].into();
+        let may = limited(|most| most.connect = connect);
+        let reach = Reach::none().allow("*").expect("a pattern");
+        let judge = |reach: &Reach, address: &str| {
+            let address = address.parse().expect("an address");
+            reach.judge(&crate::Target::tcp(crate::Destination::Address(address)))
+        };
+        let within = may.reach(reach.clone());
+        assert_eq!(
+            judge(&within, "192.0.2.1:1"),
+            crate::reach::Verdict::Allowed
+        );
+        assert_eq!(
+            judge(&within, "198.51.100.1:1"),
+            crate::reach::Verdict::Denied
+        );
+        assert_eq!(Granted::default().reach(reach.clone()), reach);
+    }
 }

@@ -4,6 +4,8 @@
 mod built_in;
 mod load;
 mod store;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "update")]
 mod update;
 mod watch;

@@ -105,58 +105,15 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use watm_seal::{
-        Capabilities, DAY, Delegation, Digest, Manifest, ModuleRole, PrivateKey, Purpose, Root,
-        RootRecord, SignedRoot, World, seal,
-    };
+    use watm_seal::DAY;
 
+    use super::super::tests::sealed;
     use super::*;
     use crate::{LoadOptions, Trust};
 
     /// Returns a module that expires in `days` days.
     fn expiring(days: u64) -> Arc<Seal> {
-        let key = PrivateKey::from_seed(&[7; 32]);
-        let record = RootRecord {
-            version: 1,
-            first: None,
-            epoch: 1,
-            expires: now() + 1000 * DAY,
-            threshold: 1,
-            keys: [key.public()].into(),
-            delegations: vec![Delegation {
-                name: "release".parse().expect("a name"),
-                purpose: Purpose::Seal,
-                threshold: 1,
-                keys: [key.public()].into(),
-                names: ["*".parse().expect("a pattern")].into(),
-                ceiling: Capabilities::unlimited(),
-            }],
-            revoked: [].into(),
-        };
-        let signed = SignedRoot::new(record).and_then(|root| root.sign(&key));
-        let root = Root::trust(signed.expect("a possible record")).expect("signed");
-        let manifest = Manifest {
-            root: root.id(),
-            name: "wireguard".parse().expect("a name"),
-            world: World::WaterV1,
-            roles: [ModuleRole::Dialer].into(),
-            release: "1.1".parse().expect("a release"),
-            version: "0.1.0".to_owned(),
-            body_length: 0,
-            body_sha256: Digest::of(b""),
-            not_before: now() - DAY,
-            expires: now() + days * DAY,
-            channel: "stable".parse().expect("a name"),
-            audience: None,
-            min_host: "0.1.0".parse().expect("a version"),
-            config_schema: 1,
-            capabilities: Capabilities::default(),
-            floors: [].into(),
-            requires: [].into(),
-            source_commit: String::new(),
-            toolchain: String::new(),
-        };
-        let sealed = seal(b"\0asm\x01\0\0\0", manifest, &[], &[key]).expect("can be sealed");
+        let (root, sealed) = sealed(days);
         let verified = Trust::packaged(root).verify("m.wasm", &sealed, &LoadOptions::default());
         Arc::new(verified.expect("good"))
     }
