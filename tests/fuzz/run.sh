@@ -67,7 +67,7 @@ coverage() {
     local said
     said=$("$program" -runs=0 -max_len="$(longest "$target")" -rss_limit_mb=4000 "$corpus" 2>&1)
     printf '| `%s` | %s | %s | %s |\n' "$target" "$(find "$corpus" -type f | wc -l)" \
-        "$(sed -n 's/.* INITED *cov: \([0-9]*\) .*/\1/p' <<<"$said")" \
+        "$(sed -n 's/.*INITED *cov: \([0-9]*\) .*/\1/p' <<<"$said")" \
         "$(sed -n 's/.*(\([0-9]*\) inline 8-bit counters).*/\1/p' <<<"$said")"
 }
 
