@@ -35,7 +35,7 @@ CHECKS = {
     ("host-python", ".py"): '(__import__("os").environ.get("{variable}") == "{name}")',
 }
 # The tests of the Python package, and the modules that they have from it, which are sealed.
-OF_THE_PACKAGE = ("tests/interop/", "tests/shadowsocks/")
+OF_THE_PACKAGE = ("host-python/tests/", "tests/interop/", "tests/shadowsocks/")
 PACKAGED = ("shadowsocks", "wireguard")
 # The linker arguments of modules, as in the Makefile.
 LINKING = {"shadowsocks": ["-Clink-arg=-zstack-size=65536"], "wireguard": []}
