@@ -13,7 +13,7 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::wire::IpListenEndpoint;
 use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
-use super::congestion::Congestion;
+use super::cwnd::Congestion;
 use super::memory::Memory;
 use super::round_trip::RoundTrip;
 use super::segment::{self, Segment, Sequence};

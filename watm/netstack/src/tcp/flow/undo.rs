@@ -5,7 +5,7 @@
 
 use watm_core::Instant;
 
-use super::super::congestion::Congestion;
+use super::super::cwnd::Congestion;
 use super::super::scoreboard::Scoreboard;
 use super::super::segment::Sequence;
 use super::super::width::Width;
