@@ -7,7 +7,7 @@ shift
 case " $* " in
 *" --crate-name watm_"* | *" --crate-name targets "* | *" --crate-name fuzz"*) ;;
 *" --crate-name boringtun "*" --target "* | *" --crate-name smoltcp "*" --target "* | \
-    *" --crate-name managed "*" --target "* | *" --crate-name serde_json "*" --target "*) ;;
+    *" --crate-name serde_json "*" --target "*) ;;
 *) exec "$rustc" "$@" ;;
 esac
 exec "$rustc" "$@" -Cdebug-assertions=on -Coverflow-checks=on -Cpasses=sancov-module \

@@ -68,7 +68,6 @@ TRANSPORTS = {
     },
     # Stand-ins for crates of these names; see watm/Cargo.toml.
     "ring": {"watm-core": "always"},
-    "managed": {},
     "getrandom": {},
 }
 # A workspace of its own, where `ring` comes from the registry.
@@ -186,7 +185,7 @@ def test_every_crate_has_a_rule(workspace, rule):
 )
 def test_crate_depends_on_what_its_rule_allows(workspace, name, allowed):
     ours = TRANSPORTS.keys() | TLS.keys() | HOST.keys()
-    stand_ins = {"ring", "managed", "getrandom"}
+    stand_ins = {"ring", "getrandom"}
     for dependency in packages(workspace)[name]["dependencies"]:
         used = dependency["name"]
         if dependency["kind"] == "dev":

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::tcp::congestion::Algorithm;
+
 /// The limits of a [`Netstack`](crate::Netstack).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -21,6 +23,8 @@ pub struct Config {
     /// The most bytes of TCP buffers that hold data. Default 64 MiB: sixty-four flows with a full
     /// window of 1 MiB each, and a quarter of the memory that a module gets.
     pub buffer_budget: usize,
+    /// The congestion control of TCP connections opened from now on.
+    pub congestion: Algorithm,
 }
 
 impl Default for Config {
@@ -30,6 +34,7 @@ impl Default for Config {
             udp_idle_timeout: Duration::from_secs(60),
             max_flows: 16384,
             buffer_budget: 64 << 20,
+            congestion: Algorithm::default(),
         }
     }
 }

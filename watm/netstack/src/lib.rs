@@ -36,6 +36,7 @@ use std::rc::Rc;
 pub use config::Config;
 pub use elsewhere::FlowKey;
 pub use table::Protocol;
+pub use tcp::congestion::Algorithm;
 use watm_core::{ByteStream, DatagramFlow, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;
@@ -45,8 +46,8 @@ use crate::icmp::{Icmp, Missing};
 use crate::io::Io;
 use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
 use crate::table::FlowId;
+use crate::tcp::NARROWEST;
 use crate::tcp::Tcp;
-use crate::tcp::width::NARROWEST;
 use crate::udp::{Taken, Udp};
 
 /// A peer's number. The owner of the stack chooses it, and never reuses it for another peer while
@@ -97,7 +98,7 @@ impl Netstack {
         let hash = Keyed::new(seeds.hash_one("hash"));
         let sequence = seeds.hash_one("sequence");
         Netstack {
-            tcp: Tcp::new(config.buffer_budget, sequence, hash.clone()),
+            tcp: Tcp::new(&config, sequence, hash.clone()),
             udp: Udp::new(config.udp_idle_timeout, hash.clone()),
             icmp: Icmp::new(hash.clone()),
             reassembly: Reassembly::new(hash),
@@ -112,7 +113,7 @@ impl Netstack {
     /// A new MTU applies to all packets, but open TCP flows keep their announced MSS.
     pub fn reconfigure(&mut self, config: Config) {
         let config = config.checked();
-        self.tcp.set_budget(config.buffer_budget);
+        self.tcp.reconfigure(&config);
         self.udp.set_idle_timeout(config.udp_idle_timeout);
         self.sender.set_mtu(config.mtu);
         self.config = config;
@@ -375,7 +376,7 @@ impl Netstack {
                 let room = share && self.udp.evict(peer, udp_share, counters);
                 let second = Admission { room, elsewhere };
                 if !room || !tcp.handle(origin, packet, second, sender, io, counters) {
-                    self.tcp.refuse(peer, packet, sender, io.sink, counters);
+                    self.tcp.refuse(peer, packet, io.sink, counters);
                 }
             }
             (ip::UDP, _) => {

@@ -14,7 +14,7 @@ use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
-use crate::tcp::width::{NARROW, NARROWEST};
+use crate::tcp::{NARROW, NARROWEST};
 use crate::timer::{Alarm, Timers};
 use crate::{Origin, PeerId, port};
 

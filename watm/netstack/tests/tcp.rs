@@ -234,7 +234,8 @@ fn a_slow_reader_stops_the_sender_and_loses_nothing() {
     simulation.run_until(MINUTES, &mut feed);
     simulation.run_for(Duration::from_secs(600));
     assert_eq!(stream.waiting(), 1000);
-    assert!(simulation.bench.stack.held_bytes() <= 64 << 10);
+    // A window of 64 KiB lies in at most two chunks.
+    assert!(simulation.bench.stack.held_bytes() <= 128 << 10);
     let quiet = simulation.packets_up;
     simulation.run_for(Duration::from_secs(60));
     let probes = simulation.packets_up - quiet;

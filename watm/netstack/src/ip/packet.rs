@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 
 use super::extension::{self, Walk};
-use super::{V4_HEADER, V6_HEADER};
+
+/// The ECN field of a packet that a router has marked.
+const MARKED: u8 = 3;
 
 /// A valid IP packet, parsed up to the header of its protocol.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,8 @@ pub(crate) struct Packet<'a> {
     pub whole: &'a [u8],
     /// The offset in `whole` of the number `protocol`.
     pub protocol_at: usize,
+    /// True if a router marked it because of congestion (CE of RFC 3168 section 5).
+    pub marked: bool,
     /// The position, if this is a fragment: `payload` is then a piece too.
     pub fragment: Option<Fragment>,
 }
@@ -50,15 +54,6 @@ impl<'a> Packet<'a> {
             Some(6) => parse_v6(packet),
             _ => Err(Fault::Malformed),
         }
-    }
-
-    /// Returns true if a single IP header precedes the payload.
-    pub(crate) fn is_plain(&self) -> bool {
-        let header = match self.source {
-            IpAddr::V4(_) => V4_HEADER,
-            IpAddr::V6(_) => V6_HEADER,
-        };
-        self.fragment.is_none() && self.whole.len() == header + self.payload.len()
     }
 }
 
@@ -97,6 +92,7 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         payload: &whole[usize::from(header.header_len())..],
         whole,
         protocol_at: 9,
+        marked: header.ecn() == MARKED,
         fragment: (fragment.more || fragment.offset > 0).then_some(fragment),
     })
 }
@@ -124,6 +120,7 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         payload: &whole[payload_at..],
         whole,
         protocol_at,
+        marked: header.traffic_class() & MARKED == MARKED,
         fragment,
     })
 }

@@ -92,7 +92,7 @@ impl Sender {
         }
         let mtu = self.mtu(peer).min(path);
         if length <= mtu {
-            write_header(&mut self.packet, source, destination, protocol);
+            write_header(&mut self.packet, (source, destination), protocol, 0);
             sink.send(peer, &self.packet);
             return true;
         }
@@ -130,7 +130,7 @@ struct Piece {
 }
 
 /// Writes a packet with this payload, of any size, to `out`.
-pub(crate) fn write_packet(
+pub(super) fn write_packet(
     out: &mut Vec<u8>,
     source: IpAddr,
     destination: IpAddr,
@@ -140,7 +140,7 @@ pub(crate) fn write_packet(
     out.clear();
     out.resize(header_len(destination), 0);
     out.extend_from_slice(payload);
-    write_header(out, source, destination, protocol);
+    write_header(out, (source, destination), protocol, 0);
 }
 
 pub(crate) fn header_len(address: IpAddr) -> usize {
@@ -150,16 +150,26 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
     }
 }
 
-fn write_header(packet: &mut [u8], source: IpAddr, destination: IpAddr, protocol: u8) {
+/// Writes the header of a packet that is not fragmented. Its place is at the beginning of `packet`.
+/// `class` is the traffic class, with ECN in its lowest two bits (RFC 2474, RFC 3168).
+pub(crate) fn write_header(
+    packet: &mut [u8],
+    (source, destination): (IpAddr, IpAddr),
+    protocol: u8,
+    class: u8,
+) {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut header = write_v4(packet, source, destination, protocol);
+            header.set_ecn(class & 3);
+            header.set_dscp(class >> 2);
             // Fragmentation is forbidden, so that the identification may be 0 (RFC 6864).
             header.set_dont_frag(true);
             header.fill_checksum();
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             write_v6(packet, source, destination, protocol);
+            Ipv6Packet::new_unchecked(packet).set_traffic_class(class);
         }
         _ => unreachable!("both addresses come from one packet"),
     }

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use watm_core::Instant;
 
-use super::segment::Sequence;
+use super::sequence::Sequence;
 use crate::hash::Keyed;
 use crate::table::Key;
 
@@ -31,6 +31,13 @@ impl Initial {
         let ticks = now.0 / TICK;
         // The sum is taken modulo 2^32.
         Sequence(self.secret.hash_one(key).wrapping_add(ticks) as u32)
+    }
+
+    /// A secret number of a connection, for the offset of its timestamp clock (RFC 7323
+    /// section 5.4) and for random choices. It depends on the ends alone, so that the clock of a
+    /// later connection between the same ends goes on.
+    pub(super) fn secret_of(&self, key: &Key) -> u64 {
+        self.secret.hash_one((key, "timestamps"))
     }
 }
 

@@ -1,20 +1,17 @@
 //! The budget of TCP buffers, shared fairly between peers. [`Tcp`](super::Tcp) owns it, and flows
 //! ask it.
 
-use std::rc::Rc;
-
-use managed::Pool;
-
+use super::buffer::Pool;
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// The bytes of free buffers kept for the next flow. A buffer is returned as soon as it is empty,
-/// and eight of the largest are more than are in use at once without loss.
+/// The bytes of free chunks kept for the next flow. A buffer is returned as soon as it is empty, and
+/// eight of the largest are more than are in use at once without loss.
 const KEEP: usize = 16 << 20;
 
 /// The memory of TCP buffers, and the bytes that each peer holds.
 pub(crate) struct Memory {
-    pub pool: Rc<Pool<u8>>,
+    pub pool: Pool,
     pub budget: usize,
     held: Map<PeerId, usize>,
 }
@@ -22,7 +19,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(budget: usize, hash: Keyed) -> Self {
         Memory {
-            pool: Rc::new(Pool::new(KEEP)),
+            pool: Pool::new(KEEP),
             budget,
             held: Map::with_hasher(hash),
         }
@@ -52,22 +49,21 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use managed::Lender;
-
     use super::*;
+    use crate::tcp::buffer::{Buffer, CHUNK};
 
     #[test]
     fn nobody_gets_the_last_of_it() {
-        let mut memory = Memory::new(100, Keyed::new(1));
-        let pool = Rc::clone(&memory.pool);
-        assert!(memory.grants(1, 50));
-        assert!(!memory.grants(1, 51));
-        let lent = pool.lend(50);
-        memory.account(1, 0, 50);
+        let mut memory = Memory::new(4 * CHUNK, Keyed::new(1));
+        assert!(memory.grants(1, 2 * CHUNK));
+        assert!(!memory.grants(1, 2 * CHUNK + 1));
+        let mut buffer = Buffer::default();
+        buffer.write(0, &[0; 2 * CHUNK], &mut memory.pool);
+        memory.account(1, 0, 2 * CHUNK);
         assert!(!memory.grants(1, 1));
-        assert!(memory.grants(2, 25));
-        pool.take_back(lent);
-        memory.account(1, 50, 0);
-        assert!(memory.grants(1, 50));
+        assert!(memory.grants(2, CHUNK));
+        buffer.clear(&mut memory.pool);
+        memory.account(1, 2 * CHUNK, 0);
+        assert!(memory.grants(1, 2 * CHUNK));
     }
 }

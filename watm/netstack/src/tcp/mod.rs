@@ -1,22 +1,20 @@
-//! TCP (RFC 9293): a flow for each connection, accepted or dialled. Each has its own smoltcp socket
-//! set, so that a packet costs the same however many flows there are.
+//! TCP (RFC 9293): a flow for each connection, accepted or dialled.
 
-mod arrivals;
-#[expect(dead_code, reason = "the state machine that uses it follows")]
-mod congestion;
-mod cwnd;
+mod buffer;
+#[allow(dead_code, reason = "CUBIC reads less than the interface reports")]
+pub(crate) mod congestion;
+mod connection;
+mod emit;
 mod flow;
 mod half_open;
 mod initial;
-mod interfaces;
 mod memory;
-mod numbers;
-mod round_trip;
-mod scoreboard;
+mod options;
+mod receive;
 mod segment;
+mod send;
+mod sequence;
 mod time_wait;
-pub(crate) mod width;
-mod wire;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -24,20 +22,23 @@ use std::time::Duration;
 
 use watm_core::{ByteStream, ErrorCode, FlowKind, Instant, Token};
 
-use self::flow::{Context, Flow, INITIAL_BUFFER, Judgement, Verdict};
+use self::buffer::CHUNK;
+use self::congestion::Algorithm;
+use self::connection::{Context, Judgement, Start};
+use self::flow::{Flow, Verdict};
 use self::half_open::HalfOpen;
 use self::initial::Initial;
-use self::interfaces::Interfaces;
 use self::memory::Memory;
 use self::segment::Segment;
+pub(crate) use self::send::width::{NARROW, NARROWEST};
 use self::time_wait::TimeWait;
-use self::width::Width;
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
 use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
-use crate::ip::{self, Packet, Sender};
+use crate::ip::{Packet, Sender};
 use crate::limit::Limiter;
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::Timers;
@@ -56,11 +57,9 @@ const RETRY: Duration = Duration::from_millis(250);
 /// The TCP part of the stack.
 pub(crate) struct Tcp {
     initial: Initial,
-    interfaces: Interfaces,
-    /// The buffer for packets that smoltcp writes, one at a time.
+    algorithm: Algorithm,
+    /// The buffer for packets, one at a time.
     buffer: Vec<u8>,
-    /// The buffer for packets to smoltcp, one at a time.
-    incoming: Vec<u8>,
     flows: Table<Flow>,
     timers: Timers,
     half_open: HalfOpen,
@@ -85,17 +84,16 @@ pub(crate) struct Tcp {
 
 impl Tcp {
     /// Makes the TCP part. `secret` is for sequence numbers.
-    pub(crate) fn new(budget: usize, secret: u64, hash: Keyed) -> Self {
+    pub(crate) fn new(config: &Config, secret: u64, hash: Keyed) -> Self {
         Tcp {
             initial: Initial::new(secret),
-            interfaces: Interfaces::default(),
+            algorithm: config.congestion,
             buffer: Vec::new(),
-            incoming: Vec::new(),
             flows: Table::new(hash.clone()),
             timers: Timers::default(),
             half_open: HalfOpen::new(hash.clone()),
             time_wait: TimeWait::new(hash.clone()),
-            memory: Memory::new(budget, hash.clone()),
+            memory: Memory::new(config.buffer_budget, hash.clone()),
             strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash.clone()),
             hash,
             dialled: 0,
@@ -132,8 +130,10 @@ impl Tcp {
         self.memory.pool.lent()
     }
 
-    pub(crate) fn set_budget(&mut self, budget: usize) {
-        self.memory.budget = budget;
+    /// Adopt another configuration.
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        self.memory.budget = config.buffer_budget;
+        self.algorithm = config.congestion;
     }
 
     /// Update the MTU of the path to one peer, or of all.
@@ -154,7 +154,7 @@ impl Tcp {
         origin: &Origin,
         packet: &Packet<'_>,
         admission: Admission<'_>,
-        sender: &mut Sender,
+        sender: &Sender,
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) -> bool {
@@ -173,7 +173,7 @@ impl Tcp {
             id = self.flows.find(&key);
         }
         if id.is_none()
-            && (self.answer_late(&key, &segment, sender, io)
+            && (self.answer_late(&key, &segment, io)
                 || admission
                     .elsewhere
                     .takes(Protocol::Tcp, &key, packet, io.sink))
@@ -186,7 +186,8 @@ impl Tcp {
                 Judgement::Ignore => return true,
                 Judgement::Challenge(last, window) => {
                     counters.tcp_challenged += 1;
-                    segment.send_acknowledgement(&key, last, window, sender, io.sink);
+                    let buffer = &mut self.buffer;
+                    segment::send_acknowledgement(&key, last, window, buffer, io.sink);
                     return true;
                 }
             }
@@ -194,17 +195,17 @@ impl Tcp {
         let id = match id {
             Some(id) => id,
             None if !segment.opens() => {
-                self.answer_stray(&key, &segment, sender, io, counters);
+                self.answer_stray(&key, &segment, io, counters);
                 return true;
             }
             None if !io.host.accepts(FlowKind::Bytes, &key.destination.into()) => {
-                segment.send_reset(&key, sender, io.sink);
+                segment.send_reset(&key, &mut self.buffer, io.sink);
                 counters.tcp_refused += 1;
                 return true;
             }
             None if !admission.room => return false,
-            None if !self.memory.grants(origin.peer, 2 * INITIAL_BUFFER) => {
-                segment.send_reset(&key, sender, io.sink);
+            None if !self.memory.grants(origin.peer, 2 * CHUNK) => {
+                segment.send_reset(&key, &mut self.buffer, io.sink);
                 counters.tcp_refused += 1;
                 return true;
             }
@@ -213,18 +214,9 @@ impl Tcp {
                 self.admit(key, origin, &segment, mtu, io, counters)
             }
         };
-        let mut incoming = std::mem::take(&mut self.incoming);
-        incoming.clear();
-        if packet.is_plain() {
-            incoming.extend_from_slice(packet.whole);
-        } else {
-            let (source, destination) = (packet.source, packet.destination);
-            ip::write_packet(&mut incoming, source, destination, ip::TCP, packet.payload);
-        }
         self.change_to(id, io, counters);
         let (flow, mut cx) = self.parts(id, io, counters).expect("found or made above");
-        flow.ingress(&mut incoming, &segment, &mut cx);
-        self.incoming = incoming;
+        flow.ingress(&segment, &mut cx);
         self.touch(id);
         true
     }
@@ -239,14 +231,12 @@ impl Tcp {
         now: Instant,
         counters: &mut Counters,
     ) -> Result<Token, ErrorCode> {
-        if !self.memory.grants(key.peer, 2 * INITIAL_BUFFER) {
+        if !self.memory.grants(key.peer, 2 * CHUNK) {
             counters.tcp_refused += 1;
             return Err(ErrorCode::LimitReached);
         }
         let token = self.flows.next_id().token(Protocol::Tcp);
-        let first = self.initial.of(&key, now);
-        let (memory, interface) = (&self.memory, self.interfaces.of(mtu));
-        let mut flow = Flow::dialled(key, token, application, first, memory, interface, now);
+        let mut flow = Flow::dialled(self.start(key, now), token, application);
         flow.set_mtu(mtu);
         let id = self.flows.insert(key, flow);
         self.dialled += 1;
@@ -275,12 +265,11 @@ impl Tcp {
         &mut self,
         peer: PeerId,
         packet: &Packet<'_>,
-        sender: &mut Sender,
         sink: &mut dyn PacketSink,
         counters: &mut Counters,
     ) {
         if let Some(segment) = Segment::parse(packet) {
-            segment.send_reset(&segment.key(peer, packet), sender, sink);
+            segment.send_reset(&segment.key(peer, packet), &mut self.buffer, sink);
             counters.tcp_refused += 1;
         }
     }
@@ -377,8 +366,7 @@ impl Tcp {
     /// Process an ICMP error about a segment of a flow. Returns true if there is such a flow, and
     /// its state has changed.
     pub(crate) fn learn(&mut self, told: ReportedError) -> bool {
-        let key = &told.key;
-        let Some(id) = self.flows.find(key) else {
+        let Some(id) = self.flows.find(&told.key) else {
             return false;
         };
         let Some(flow) = self.flows.get_mut(id) else {
@@ -395,13 +383,13 @@ impl Tcp {
                 }
                 failed
             }
-            Fate::TooBig(mtu) if mtu < flow.mtu() => {
-                let width = Width::of_path(mtu, key.source.is_ipv4());
-                let news = width > flow.width;
-                flow.width = flow.width.max(width);
+            Fate::TooBig(mtu) => {
+                let news = flow.too_long(mtu);
+                if news {
+                    self.touch(id);
+                }
                 news
             }
-            Fate::TooBig(_) => false,
         }
     }
 
@@ -422,22 +410,26 @@ impl Tcp {
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
-        let first = self.initial.of(&key, io.now);
-        let mut flow = Flow::accepted(key, token, info, syn, first, &self.memory, io.now);
+        let mut flow = Flow::accepted(self.start(key, io.now), token, info, syn);
         flow.set_mtu(mtu);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
     }
 
+    /// The local side of a new connection.
+    fn start(&self, key: Key, now: Instant) -> Start {
+        Start {
+            key,
+            first: self.initial.of(&key, now),
+            secret: self.initial.secret_of(&key),
+            algorithm: self.algorithm,
+            now,
+        }
+    }
+
     /// Answer a segment of a connection in TIME-WAIT. Returns false if there is no such connection,
     /// or a new one replaces it (RFC 9293 section 3.6.1).
-    fn answer_late(
-        &mut self,
-        key: &Key,
-        segment: &Segment<'_>,
-        sender: &mut Sender,
-        io: &mut Io<'_>,
-    ) -> bool {
+    fn answer_late(&mut self, key: &Key, segment: &Segment<'_>, io: &mut Io<'_>) -> bool {
         let Some(last) = self.time_wait.find(key) else {
             return false;
         };
@@ -447,9 +439,9 @@ impl Tcp {
         }
         // A reset changes nothing (RFC 1337), and answering an acknowledgement would start an
         // endless exchange.
-        let repeats = !segment.resets() && segment.repr.segment_len() > 0;
+        let repeats = !segment.resets() && segment.length() > 0;
         if repeats && self.strays.permits(key.peer, io.now) {
-            segment.send_acknowledgement(key, last, 0, sender, io.sink);
+            segment::send_acknowledgement(key, last, 0, &mut self.buffer, io.sink);
         }
         true
     }
@@ -458,7 +450,6 @@ impl Tcp {
         &mut self,
         key: &Key,
         segment: &Segment<'_>,
-        sender: &mut Sender,
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) {
@@ -466,7 +457,7 @@ impl Tcp {
             return;
         }
         if self.strays.permits(key.peer, io.now) {
-            segment.send_reset(key, sender, io.sink);
+            segment.send_reset(key, &mut self.buffer, io.sink);
             counters.tcp_strays_reset += 1;
         } else {
             counters.tcp_strays_ignored += 1;
@@ -506,8 +497,8 @@ impl Tcp {
             }
             Verdict::Wait | Verdict::Again | Verdict::Starved => {}
         }
-        let mut deadline = flow.deadline(&mut cx);
         let now = cx.io.now;
+        let mut deadline = flow.deadline(now);
         if verdict == Verdict::Wait && flow.is_stuck(deadline, now) {
             cx.counters.tcp_without_timer += 1;
             debug_assert!(false, "a flow that has bytes to send waits for nothing");
@@ -559,10 +550,7 @@ impl Tcp {
         counters: &'a mut Counters,
     ) -> Option<(&'a mut Flow, Context<'a, 'io>)> {
         let flow = self.flows.get_mut(id)?;
-        let mtu = flow.mtu();
         let context = Context {
-            interface: self.interfaces.of(mtu),
-            mtu,
             buffer: &mut self.buffer,
             memory: &mut self.memory,
             io,

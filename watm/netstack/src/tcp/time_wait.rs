@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use watm_core::Instant;
 
-use super::segment::Sequence;
+use super::options::Timestamp;
+use super::sequence::Sequence;
 use crate::hash::{Keyed, Map};
 use crate::table::Key;
 
@@ -31,6 +32,8 @@ pub(crate) struct Last {
     pub ours: Sequence,
     /// The number after the last byte received; at the end, after the peer's FIN.
     pub theirs: Sequence,
+    /// The timestamp of the last segment, if the connection uses them.
+    pub timestamp: Option<Timestamp>,
 }
 
 impl TimeWait {

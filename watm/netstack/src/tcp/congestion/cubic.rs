@@ -1,6 +1,6 @@
-//! CUBIC (RFC 9438), with a slow start that ends when round trips get longer (as in RFC 9406),
-//! before queues overflow. A few losses without a queue do not shrink the window, because some
-//! paths, such as radio links, lose packets without being full.
+//! CUBIC (RFC 9438) with HyStart++ (RFC 9406): slow start becomes conservative when round trips get
+//! longer, before queues overflow. A few losses without a queue do not shrink the window, because
+//! some paths, such as radio links, lose packets without being full.
 //!
 //! A flow that does not fill its window reveals nothing about the path. Its acknowledgements do not
 //! grow the window (RFC 7661 section 4.3), its round trips do not end slow start, and CUBIC's clock
@@ -13,14 +13,14 @@ use core::time::Duration;
 use watm_core::Instant;
 
 use super::{
-    Ack, Congestion, INITIAL_SEGMENTS, IdleRestart, Loss, Recovery, Sent, Start, Timeout, Undo,
+    Ack, Congestion, INITIAL_SEGMENTS, IdleRestart, Loss, Phase, Recovery, Sent, Start, Timeout,
+    Undo,
 };
 
 /// The least window in segments, except after a timeout (RFC 5681 section 3.1).
 const LEAST: usize = 2;
-/// The window in segments below which longer round trips do not end slow start, and do not shrink
-/// it: fewer segments make no queue worth avoiding, and measure too little (`hystart_low_window` of
-/// Linux).
+/// The window in segments below which longer round trips do not end slow start: fewer segments make
+/// no queue worth avoiding, and measure too little (`hystart_low_window` of Linux).
 const LEAST_MEASURED: usize = 16;
 /// The factor by which a window shrinks on a loss, and the resulting growth of a flow that is fair
 /// to Reno's (RFC 9438 sections 4.6 and 4.3).
@@ -28,20 +28,18 @@ const BETA: f32 = 0.7;
 const ALPHA: f32 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Segments per cubed second (RFC 9438 section 5).
 const C: f32 = 0.4;
-/// The bounds of the queueing delay: round trips that exceed the least by an eighth of it wait in a
-/// queue, within these bounds (RFC 9406 section 4.3).
+/// The bounds of the queueing delay: round trips that exceed earlier ones by an eighth of them wait
+/// in a queue, within these bounds (RFC 9406 section 4.3).
 const LEAST_QUEUEING: Duration = Duration::from_millis(4);
 const MOST_QUEUEING: Duration = Duration::from_millis(16);
-/// The number of round trips of one window that reveal its queue.
-const SAMPLES: u8 = 3;
-/// The growth of the delivery rate with a larger window, on a path that is not full.
-const GROWTH: f32 = 1.15;
-/// The factor by which a larger window is tried at least, before a path counts as full: the growth
-/// of conservative slow start in a round trip (RFC 9406 section 4.3, `CSS_GROWTH_DIVISOR`).
-const LEAST_TRY: f32 = 1.25;
-/// The window that slow start leaves, relative to the bytes that fill the path: the rest waits in
-/// the queue.
-const QUEUED: f32 = 1.25;
+/// The measurements that tell the least round trip of a round, and of one that is over (RFC 9406
+/// section 4.3, `N_RTT_SAMPLE`).
+const SAMPLES: u8 = 8;
+const SAMPLES_AT_THE_END: u8 = 3;
+/// The growth of conservative slow start relative to slow start, and its length in rounds (RFC 9406
+/// section 4.3, `CSS_GROWTH_DIVISOR` and `CSS_ROUNDS`).
+const CONSERVATIVE_DIVISOR: usize = 4;
+const CONSERVATIVE_ROUNDS: u8 = 5;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
@@ -49,15 +47,6 @@ const TOLERATED_MORE: usize = 3;
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
 const NON_VALIDATED: Duration = Duration::from_secs(300);
-/// The pacing rate, relative to a window for each round trip, in slow start and after it
-/// (`tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio` of Linux).
-const PACE_OF_SLOW_START: f32 = 2.0;
-const PACE: f32 = 1.2;
-/// The time of pacing whose bytes leave at once, and the bounds of their number.
-const QUANTUM: Duration = Duration::from_millis(1);
-const LEAST_QUANTUM: usize = 4;
-const MOST_QUANTUM: usize = 64 << 10;
-
 /// The state of the algorithm. See the module's documentation. Windows are in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Cubic {
@@ -66,8 +55,6 @@ pub(crate) struct Cubic {
     acknowledged_at: Instant,
     /// The time when the window was last full, or shrank because it was not.
     validated_at: Instant,
-    /// The smoothed round trip.
-    smoothed: Duration,
     round: Round,
     /// Bytes recently delivered, and bytes recently lost.
     arrived: usize,
@@ -92,16 +79,17 @@ struct Curve {
     /// The time when growth by CUBIC began, moved forward by the time in which the window was not
     /// filled.
     epoch: Option<Instant>,
-    /// True while no loss has shrunk the window: slow start may go on.
-    fresh: bool,
-    /// True if slow start is suspended until all round trips of the window have been measured.
-    suspended: bool,
-    /// The highest delivery rate in a window's quickest round trip so far, in bytes per second.
-    rate: f32,
-    /// True if the last window delivered no more than earlier ones.
-    stalled: bool,
+    /// Conservative slow start, while it lasts.
+    conservative: Option<Conservative>,
     /// True if every round trip of a window waited in a queue.
     queues: bool,
+}
+
+/// Conservative slow start (RFC 9406): the least round trip at its begin, and the rounds since.
+#[derive(Debug, Clone, Copy)]
+struct Conservative {
+    baseline: Duration,
+    rounds: u8,
 }
 
 /// The round trip in progress: it ends when the transmissions after its begin are acknowledged.
@@ -112,6 +100,8 @@ struct Round {
     /// Its quickest measurement, and the number of measurements.
     quickest: Option<Measured>,
     samples: u8,
+    /// The least round trip of the round before.
+    last: Option<Duration>,
 }
 
 /// A measured round trip, and the bytes in flight when its segment was sent.
@@ -121,20 +111,22 @@ struct Measured {
     flight: usize,
 }
 
-/// A recovery: the state to which it returns if it is spurious, and whether the window has shrunk.
+/// A recovery: the state to which it returns if it is spurious.
 #[derive(Debug, Clone)]
 struct Episode {
     before: Curve,
+    /// True if the window has shrunk.
     shrank: bool,
+    /// True if it is over. The peer may still report that it was spurious.
+    over: bool,
 }
 
 impl Cubic {
     pub(super) fn new(start: &Start) -> Self {
         Cubic {
-            curve: Curve::new(start.segment),
+            curve: Curve::new(start),
             acknowledged_at: start.now,
             validated_at: start.now,
-            smoothed: start.round_trip.unwrap_or(Duration::ZERO),
             round: Round::default(),
             arrived: 0,
             lost: 0,
@@ -168,10 +160,12 @@ impl Cubic {
 
     /// The recovery in progress, which begins now if there is none.
     fn episode(&mut self) -> &mut Episode {
+        self.episode.take_if(|episode| episode.over);
         self.episode.get_or_insert_with(|| {
             Box::new(Episode {
                 before: self.curve.clone(),
                 shrank: false,
+                over: false,
             })
         })
     }
@@ -203,16 +197,7 @@ impl Cubic {
             flight: rate.sent_in_flight,
         };
         if rate.prior_delivered >= self.round.until {
-            let waited = |trip: &Measured| trip.waited(ack.least);
-            let quickest = self.round.quickest.as_ref();
-            self.curve.queues = self.round.samples >= SAMPLES && quickest.is_some_and(waited);
-            if let Some(quickest) = self.round.quickest {
-                self.curve.end_round(&quickest, ack.least);
-            }
-            self.round = Round {
-                until: ack.total_delivered,
-                ..Round::default()
-            };
+            self.end_round(ack);
         }
         let quickest = match self.round.quickest {
             Some(before) if before.took <= trip.took => before,
@@ -220,11 +205,42 @@ impl Cubic {
         };
         self.round.quickest = Some(quickest);
         self.round.samples = self.round.samples.saturating_add(1);
-        let waited = quickest.waited(ack.least);
-        self.curve.queues &= waited;
+        self.curve.queues &= waited(quickest.took, ack.least);
         if self.round.samples >= SAMPLES {
-            self.curve.judge(&quickest, waited);
+            self.curve.judge(&quickest, self.round.last);
         }
+    }
+
+    /// Begins another round, and judges the one before.
+    fn end_round(&mut self, ack: &Ack) {
+        let Round {
+            quickest,
+            samples,
+            last,
+            ..
+        } = self.round;
+        let quickest = quickest.filter(|_| samples >= SAMPLES_AT_THE_END);
+        if let Some(quickest) = quickest {
+            self.curve.judge(&quickest, last);
+        }
+        self.curve.end_round();
+        self.curve.queues = quickest.is_some_and(|trip| waited(trip.took, ack.least));
+        self.round = Round {
+            until: ack.total_delivered,
+            last: quickest.map(|trip| trip.took).or(last),
+            ..Round::default()
+        };
+    }
+
+    /// Shrinks the window because of an echo of congestion, once in a window (RFC 3168
+    /// section 6.1.2).
+    fn heed_echo(&mut self, ack: &Ack) {
+        if ack.total_delivered <= self.echo_counts_after {
+            return;
+        }
+        self.echo_counts_after = ack.total_delivered + ack.in_flight as u64;
+        let used = self.used(ack.window_limited, ack.most_in_flight);
+        self.curve.shrink(used);
     }
 
     /// Returns true if the window limits the flow. In slow start this begins at half a window,
@@ -241,22 +257,13 @@ impl Congestion for Cubic {
         self.curve.window
     }
 
+    /// Acknowledgements pace the flow.
     fn pacing_rate(&self) -> Option<u64> {
-        let ratio = match self.curve.window < self.curve.threshold / 2 {
-            true => PACE_OF_SLOW_START,
-            false => PACE,
-        };
-        let trip = self.smoothed.as_secs_f32();
-        (trip > 0.0).then(|| (self.curve.window as f32 * ratio / trip) as u64)
+        None
     }
 
     fn send_quantum(&self) -> usize {
-        let rate = self.pacing_rate().unwrap_or(u64::MAX);
-        let quantum = u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000;
-        let least = LEAST_QUANTUM * self.curve.segment;
-        usize::try_from(quantum)
-            .unwrap_or(MOST_QUANTUM)
-            .clamp(least, MOST_QUANTUM.max(least))
+        usize::MAX
     }
 
     fn set_segment(&mut self, segment: usize) {
@@ -275,20 +282,17 @@ impl Congestion for Cubic {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.smoothed = ack.smoothed;
         self.measure(ack);
         self.count_arrived(ack.delivered);
-        if ack.congestion_echoed && ack.total_delivered > self.echo_counts_after {
-            // Once in a window (RFC 3168 section 6.1.2).
-            self.echo_counts_after = ack.total_delivered + ack.in_flight as u64;
-            let used = self.used(ack.window_limited, ack.most_in_flight);
-            self.curve.shrink(used);
+        if ack.congestion_echoed {
+            self.heed_echo(ack);
             return;
         }
         let idle = ack.now - std::mem::replace(&mut self.acknowledged_at, ack.now);
         if self.is_limiting(ack) {
-            let shrank = self.episode.as_ref().is_some_and(|episode| episode.shrank);
-            if !shrank || ack.phase == super::Phase::Timeout {
+            let shrinks = |episode: &Episode| episode.shrank && !episode.over;
+            let shrinks = self.episode.as_deref().is_some_and(shrinks);
+            if !shrinks || ack.phase == Phase::Timeout {
                 self.curve.grow(ack.acknowledged, ack.smoothed, ack.now);
             }
         } else if let Some(epoch) = &mut self.curve.epoch {
@@ -309,7 +313,9 @@ impl Congestion for Cubic {
     fn on_recovery(&mut self, _: &Recovery) {}
 
     fn on_recovery_end(&mut self, _: Instant) {
-        self.episode = None;
+        if let Some(episode) = &mut self.episode {
+            episode.over = true;
+        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
@@ -328,29 +334,27 @@ impl Congestion for Cubic {
     }
 }
 
-impl Measured {
-    /// Returns true if the segment waited in a queue, on a path whose least round trip is `least`
-    /// (RFC 9406 section 4.3).
-    fn waited(&self, least: Duration) -> bool {
-        let queueing = (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING);
-        self.took > least + queueing
-    }
+/// Returns true if a segment waited in a queue, on a path whose least round trip is `least` (RFC 9406
+/// section 4.3).
+fn waited(took: Duration, least: Duration) -> bool {
+    took > least + (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING)
 }
 
 impl Curve {
-    fn new(segment: usize) -> Self {
+    fn new(start: &Start) -> Self {
+        let segments = match start.lost_handshake {
+            true => 1,
+            false => INITIAL_SEGMENTS,
+        };
         Curve {
-            segment,
-            window: INITIAL_SEGMENTS * segment,
+            segment: start.segment,
+            window: segments * start.segment,
             threshold: usize::MAX,
             flat_at: 0.0,
             flat: 0.0,
             reno: 0.0,
             epoch: None,
-            fresh: true,
-            suspended: false,
-            rate: 0.0,
-            stalled: false,
+            conservative: None,
             queues: false,
         }
     }
@@ -384,7 +388,12 @@ impl Curve {
     /// Grows a full window for `bytes` of it that were acknowledged.
     fn grow(&mut self, bytes: usize, smoothed: Duration, now: Instant) {
         if self.window < self.threshold {
-            self.window = (self.window + bytes.min(self.window)).min(self.threshold);
+            let divisor = match self.conservative {
+                Some(_) => CONSERVATIVE_DIVISOR,
+                None => 1,
+            };
+            let more = bytes.min(self.window) / divisor;
+            self.window = (self.window + more).min(self.threshold);
             return;
         }
         let segment = self.segment as f32;
@@ -416,7 +425,7 @@ impl Curve {
         self.window = ((window * BETA) as usize).max(LEAST * self.segment);
         self.threshold = self.window;
         self.epoch = None;
-        self.fresh = false;
+        self.conservative = None;
     }
 
     /// Returns to the state `before`, because the reason for shrinking was wrong.
@@ -426,19 +435,34 @@ impl Curve {
         }
     }
 
-    /// Suspends slow start if a queue builds up, or resumes it if there is none.
-    fn judge(&mut self, quickest: &Measured, waited: bool) {
-        if !self.fresh {
+    /// Makes slow start conservative if round trips get longer than in the last round, or quick again
+    /// if they do not stay so (RFC 9406 section 4.2).
+    fn judge(&mut self, quickest: &Measured, last: Option<Duration>) {
+        if self.window >= self.threshold || !self.is_measured_by(quickest) {
             return;
         }
-        if !waited {
-            // The queue belonged to other flows, or was short-lived.
-            self.threshold = usize::MAX;
-            self.suspended = false;
-        } else if self.window < self.threshold && self.is_measured_by(quickest) {
-            // The other round trips of this window confirm or refute the queue.
-            self.threshold = self.window;
-            self.suspended = true;
+        match self.conservative {
+            Some(conservative) if quickest.took < conservative.baseline => {
+                self.conservative = None;
+            }
+            None if last.is_some_and(|last| waited(quickest.took, last)) => {
+                self.conservative = Some(Conservative {
+                    baseline: quickest.took,
+                    rounds: 0,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a round of conservative slow start, and ends it after the last.
+    fn end_round(&mut self) {
+        if let Some(conservative) = &mut self.conservative {
+            conservative.rounds += 1;
+            if conservative.rounds > CONSERVATIVE_ROUNDS {
+                self.conservative = None;
+                self.threshold = self.threshold.min(self.window);
+            }
         }
     }
 
@@ -448,29 +472,289 @@ impl Curve {
         // The window may have doubled twice since the segment was sent.
         self.window > LEAST_MEASURED * self.segment && trip.flight * 4 > self.window
     }
+}
 
-    /// Ends a suspended slow start, or resumes it, by `quickest`, the least of a window's round
-    /// trips. A larger window delivers more bytes, unless the path is full. Then the window keeps
-    /// the bytes that fill the path.
-    fn end_round(&mut self, quickest: &Measured, least: Duration) {
-        let took = quickest.took.as_secs_f32().max(1e-6);
-        let rate = quickest.flight as f32 / took;
-        let grew = rate / self.rate;
-        self.rate = self.rate.max(rate);
-        if !std::mem::take(&mut self.suspended) || !self.is_measured_by(quickest) {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::super::{Algorithm, RateSample};
+    use super::*;
+
+    const SEGMENT: usize = 1000;
+    const TRIP: Duration = Duration::from_millis(100);
+    /// The acknowledgements in a round trip.
+    const PARTS: usize = 20;
+
+    fn start() -> Start {
+        Start {
+            now: Instant::default(),
+            segment: SEGMENT,
+            round_trip: Some(TRIP),
+            lost_handshake: false,
+            seed: 1,
         }
-        let first = !std::mem::replace(&mut self.stalled, grew <= GROWTH);
-        if grew > GROWTH || first {
-            // The same growth as before may deliver as much more again.
-            let more = grew.clamp(LEAST_TRY, 2.0);
-            self.threshold = (self.window as f32 * more) as usize;
-            return;
+    }
+
+    /// A flow that fills its window, or some of it, on a path without loss.
+    struct Flow {
+        cubic: Cubic,
+        now: Instant,
+        delivered: u64,
+    }
+
+    impl Flow {
+        fn new() -> Flow {
+            Flow {
+                cubic: Cubic::new(&start()),
+                now: Instant::default(),
+                delivered: 0,
+            }
         }
-        let kept = LEAST_MEASURED * self.segment;
-        let fills = quickest.flight as f32 * least.as_secs_f32() / took;
-        self.window = self.window.min(kept.max((fills * QUEUED) as usize));
-        self.threshold = self.window;
-        self.epoch = None;
+
+        /// Passes a round trip in which `flight` bytes are in flight, in several acknowledgements.
+        fn round(&mut self, flight: usize, took: Duration) -> usize {
+            let before = self.delivered;
+            let limited = flight + SEGMENT > self.cubic.window();
+            self.cubic.on_send(&Sent {
+                now: self.now,
+                bytes: flight,
+                in_flight: flight,
+                retransmission: false,
+            });
+            self.now = self.now + took;
+            for _ in 0..PARTS {
+                self.delivered += (flight / PARTS) as u64;
+                let ack = self.ack(flight, before, took, limited);
+                self.cubic.on_ack(&ack);
+            }
+            self.cubic.window()
+        }
+
+        fn full_round(&mut self, took: Duration) -> usize {
+            self.round(self.cubic.window(), took)
+        }
+
+        fn ack(&self, flight: usize, before: u64, took: Duration, limited: bool) -> Ack {
+            let rate = flight as u128 * 1_000_000_000 / took.as_nanos();
+            Ack {
+                now: self.now,
+                delivered: flight / PARTS,
+                acknowledged: flight / PARTS,
+                lost: 0,
+                prior_in_flight: flight,
+                in_flight: flight,
+                total_delivered: self.delivered,
+                total_lost: 0,
+                round_trip: Some(took),
+                smoothed: TRIP,
+                least: TRIP,
+                rate: Some(RateSample {
+                    delivered: flight as u64,
+                    interval: took,
+                    rate: Some(rate as u64),
+                    app_limited: !limited,
+                    prior_delivered: before,
+                    sent_in_flight: flight,
+                    lost: 0,
+                }),
+                phase: Phase::Open,
+                window_limited: limited,
+                most_in_flight: flight,
+                congestion_echoed: false,
+                total_marked: 0,
+            }
+        }
+
+        fn lose(&mut self, segments: usize) -> usize {
+            self.cubic.on_loss(&Loss {
+                now: self.now,
+                bytes: segments * SEGMENT,
+                in_flight: 0,
+                sent_in_flight: self.cubic.window(),
+                lost_since_sent: 0,
+                delivered_at_send: 0,
+                total_delivered: self.delivered,
+                app_limited: false,
+                retransmission: false,
+                window_limited: true,
+            });
+            self.cubic.window()
+        }
+
+        fn undo(&mut self, segments: usize) -> usize {
+            self.cubic.on_undo(&Undo {
+                now: self.now,
+                timeout: false,
+                not_lost: segments * SEGMENT,
+                in_flight: 0,
+            });
+            self.cubic.window()
+        }
+
+        fn time_out(&mut self, in_a_row: u32) {
+            self.cubic.on_timeout(&Timeout {
+                now: self.now,
+                in_flight: self.cubic.window(),
+                in_a_row,
+                total_delivered: self.delivered,
+                window_limited: true,
+            });
+        }
+    }
+
+    #[test]
+    fn a_window_doubles_until_round_trips_get_longer() {
+        let mut flow = Flow::new();
+        assert_eq!(flow.cubic.window(), 10 * SEGMENT);
+        for window in [20, 40, 80] {
+            assert_eq!(flow.full_round(TRIP), window * SEGMENT);
+        }
+        // Round trips get longer: growth is conservative for five rounds, and ends.
+        flow.full_round(TRIP.mul_f64(1.2));
+        let windows = Vec::from_iter((0..8).map(|_| flow.full_round(TRIP.mul_f64(1.2))));
+        let grew: Vec<f64> = windows
+            .windows(2)
+            .map(|pair| pair[1] as f64 / pair[0] as f64)
+            .collect();
+        assert!(
+            grew[..3].iter().all(|grew| (1.2..1.26).contains(grew)),
+            "{grew:?}"
+        );
+        assert!(grew[6] < 1.05, "{grew:?}");
+        // The queue was short-lived.
+        let mut flow = Flow::new();
+        for took in [TRIP, TRIP, TRIP.mul_f64(1.2), TRIP.mul_f64(1.2)] {
+            flow.full_round(took);
+        }
+        assert!(flow.cubic.curve.conservative.is_some());
+        flow.full_round(TRIP);
+        let before = flow.cubic.window();
+        assert!(flow.full_round(TRIP) > before / 10 * 19);
+    }
+
+    #[test]
+    fn losses_count_where_there_is_a_queue_or_where_they_are_many() {
+        let mut flow = Flow::new();
+        while flow.delivered < 2000 * SEGMENT as u64 {
+            flow.round(8 * SEGMENT, TRIP);
+        }
+        let before = flow.cubic.window();
+        assert_eq!(flow.lose(20), before);
+        assert!(flow.lose(30) < before);
+        let mut flow = Flow::new();
+        while flow.delivered < 2000 * SEGMENT as u64 {
+            flow.round(8 * SEGMENT, TRIP);
+        }
+        flow.round(8 * SEGMENT, TRIP * 2);
+        flow.round(8 * SEGMENT, TRIP * 2);
+        let before = flow.cubic.window();
+        assert!(flow.lose(1) < before);
+    }
+
+    #[test]
+    fn a_window_comes_back_to_where_it_was_and_goes_on() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        assert_eq!(flow.lose(10), 70 * SEGMENT);
+        flow.cubic.on_recovery_end(flow.now);
+        let windows: Vec<usize> = (0..60).map(|_| flow.full_round(TRIP) / SEGMENT).collect();
+        // The time is the cube root of 30 / 0.4, which is 4.2 s (RFC 9438 section 4.2).
+        assert!((95..=103).contains(&windows[42]), "{windows:?}");
+        assert!(windows[59] > 100, "{windows:?}");
+        assert!(windows.is_sorted());
+        flow.time_out(1);
+        assert_eq!(flow.cubic.window(), SEGMENT);
+    }
+
+    #[test]
+    fn what_was_no_loss_changes_nothing() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        assert_eq!(flow.lose(10), 70 * SEGMENT);
+        assert_eq!(flow.lose(10), 70 * SEGMENT, "once in a recovery");
+        assert_eq!(flow.undo(20), 100 * SEGMENT);
+        // A report after the end of the recovery counts too.
+        flow.lose(10);
+        flow.cubic.on_recovery_end(flow.now);
+        assert_eq!(flow.undo(10), 100 * SEGMENT);
+        flow.time_out(1);
+        flow.time_out(2);
+        assert_eq!(flow.cubic.window(), SEGMENT);
+        assert_eq!(flow.undo(0), 100 * SEGMENT);
+    }
+
+    #[test]
+    fn congestion_that_is_echoed_shrinks_the_window_once_in_a_round_trip() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        flow.delivered = 1000;
+        let echo = |flow: &mut Flow| {
+            let ack = flow.ack(100 * SEGMENT, 0, TRIP, true);
+            flow.cubic.on_ack(&Ack {
+                congestion_echoed: true,
+                ..ack
+            });
+            flow.cubic.window()
+        };
+        assert_eq!(echo(&mut flow), 70 * SEGMENT);
+        assert_eq!(echo(&mut flow), 70 * SEGMENT);
+        flow.delivered += 100_001;
+        assert_eq!(echo(&mut flow), 49 * SEGMENT);
+    }
+
+    #[test]
+    fn a_flow_that_sends_little_keeps_its_window() {
+        let mut flow = Flow::new();
+        for _ in 1..=20 {
+            flow.round(100, TRIP * 60);
+        }
+        assert_eq!(flow.cubic.window(), 10 * SEGMENT);
+        flow.cubic.curve.window = 100 * SEGMENT;
+        assert_eq!(flow.round(300, TRIP * 60), 100 * SEGMENT);
+    }
+
+    #[test]
+    fn a_pause_does_not_make_the_window_jump() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        flow.lose(10);
+        flow.cubic.on_recovery_end(flow.now);
+        for _ in 0..5 {
+            flow.full_round(TRIP);
+        }
+        let before = flow.cubic.window();
+        for _ in 0..100 {
+            flow.round(100, TRIP);
+        }
+        assert_eq!(flow.cubic.window(), before);
+        let after = flow.full_round(TRIP);
+        assert!(after < before + 5 * SEGMENT, "{before} then {after}");
+    }
+
+    #[test]
+    fn a_window_that_nothing_fills_shrinks_to_the_initial_one() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        for (seconds, segments) in [(299, 100), (300, 50), (3600, 10)] {
+            flow.cubic.on_idle_restart(&IdleRestart {
+                now: Instant::default() + Duration::from_secs(seconds),
+                idle: Duration::from_secs(seconds),
+                app_limited: true,
+            });
+            assert_eq!(flow.cubic.window(), segments * SEGMENT);
+        }
+    }
+
+    #[test]
+    fn a_window_holds_a_segment_whatever_its_size() {
+        let mut cubic = Algorithm::Cubic.start(&Start {
+            segment: 536,
+            lost_handshake: true,
+            ..start()
+        });
+        assert_eq!(cubic.window(), 536);
+        cubic.set_segment(1380);
+        assert!(cubic.window() >= 1380);
+        cubic.set_segment(536);
+        assert!((536..1380).contains(&cubic.window()));
     }
 }

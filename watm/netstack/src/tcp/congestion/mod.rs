@@ -29,7 +29,6 @@ use core::time::Duration;
 use watm_core::Instant;
 
 pub(crate) use cubic::Cubic;
-#[expect(unused_imports, reason = "the state machine that uses them follows")]
 pub(crate) use rate::{Delivery, Rate, RateSample, Stamp};
 
 /// The initial window in segments (RFC 6928).
@@ -92,7 +91,8 @@ pub(crate) trait Congestion: fmt::Debug {
     fn on_timeout(&mut self, timeout: &Timeout);
 
     /// Takes back the reactions to losses or to a timeout that turn out to be spurious: the
-    /// segments were only late (RFC 4015, RFC 5682), or arrived twice (RFC 3708).
+    /// segments were only late (RFC 4015, RFC 5682), or arrived twice (RFC 3708). This may come
+    /// after the end of the recovery, until another one begins.
     fn on_undo(&mut self, undo: &Undo);
 }
 
@@ -104,6 +104,9 @@ pub(crate) struct Start {
     pub segment: usize,
     /// The round trip of the handshake, unless a packet of it was sent more than once.
     pub round_trip: Option<Duration>,
+    /// True if the handshake lost a packet: the initial window is one segment (RFC 5681
+    /// section 3.1).
+    pub lost_handshake: bool,
     /// A number that differs between connections and is unpredictable, for random choices.
     pub seed: u64,
 }

@@ -1,0 +1,141 @@
+//! The arrival of a segment on a synchronized connection (RFC 9293 section 3.10.7.4).
+
+use watm_core::Instant;
+
+use super::{Connection, Context, End, State};
+use crate::tcp::emit::Flags;
+use crate::tcp::receive::Intake;
+use crate::tcp::segment::Segment;
+use crate::tcp::send::ack::Acknowledgement;
+
+impl Connection {
+    /// Processes a segment that [`judge`](Self::judge) lets through.
+    pub(crate) fn arrive(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+        let now = cx.io.now;
+        // First: sequence number and timestamp.
+        if !self.is_acceptable(segment, cx) {
+            return;
+        }
+        self.remember(segment, now);
+        // Second and fourth: RST. SYNs are judged before.
+        if segment.resets() {
+            self.state = State::Closed(End::Reset);
+            return;
+        }
+        // Fifth: ACK.
+        let Some(acknowledged) = segment.acknowledges else {
+            return;
+        };
+        if !self.is_plausible(acknowledged) {
+            self.correct(now);
+            return;
+        }
+        self.heard(now);
+        self.take_marks(segment);
+        self.take_acknowledgement(segment, cx);
+        // Seventh: the text.
+        if !segment.payload.is_empty() && !self.take_payload(segment, cx) {
+            return;
+        }
+        // Eighth: FIN.
+        if segment.ends() {
+            self.take_end(segment);
+        }
+    }
+
+    /// Returns true if the segment is to be processed. If not, the answer is an acknowledgement.
+    fn is_acceptable(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let now = cx.io.now;
+        if !self.is_current(segment, now) {
+            return false;
+        }
+        if self.receiver.has_ended() && segment.payload_end().is_after(self.receiver.next()) {
+            // After its FIN a peer has no more data.
+            cx.counters.tcp_malformed += 1;
+            return false;
+        }
+        let (start, end) = (segment.sequence, segment.sequence.plus(segment.length()));
+        if self.receiver.accepts(start, end) {
+            return true;
+        }
+        if segment.length() == 0 {
+            self.correct(now);
+        } else {
+            // It repeats something, or exceeds the window.
+            if segment.acknowledges.is_some_and(|to| self.is_plausible(to)) {
+                self.heard(now);
+            }
+            self.take_payload(segment, cx);
+            self.receiver.acknowledge();
+        }
+        false
+    }
+
+    /// Records that the peer is there.
+    fn heard(&mut self, now: Instant) {
+        self.heard = now;
+        self.unanswered_since = None;
+    }
+
+    /// Takes the marks of congestion on the way here (RFC 3168 section 6.1.3).
+    fn take_marks(&mut self, segment: &Segment<'_>) {
+        if !self.ecn.capable {
+            return;
+        }
+        if segment.flags.has(Flags::CWR) {
+            self.ecn.echoes = false;
+        }
+        if segment.marked && !segment.payload.is_empty() {
+            self.ecn.echoes = true;
+            self.receiver.acknowledge();
+        }
+    }
+
+    fn take_acknowledgement(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+        let Some(to) = segment.acknowledges else {
+            return;
+        };
+        let acknowledgement = Acknowledgement {
+            to,
+            sequence: segment.sequence,
+            window: usize::from(segment.window) << self.scale,
+            is_bare: segment.is_bare(),
+            blocks: segment.options.blocks(),
+            echo: segment.options.timestamp.map(|timestamp| timestamp.echo),
+            congested: self.ecn.capable && segment.flags.has(Flags::ECE),
+        };
+        let pool = &mut cx.memory.pool;
+        self.transmitter
+            .acknowledge(&acknowledgement, pool, cx.io.now);
+        if self.transmitter.is_finished() {
+            self.state = self.state.acknowledged();
+        }
+    }
+
+    /// Takes the payload. Returns false if it was dropped.
+    fn take_payload(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let intake = self.receiver.take(
+            segment.sequence,
+            segment.payload,
+            self.key.peer,
+            cx.memory,
+            cx.io.now,
+        );
+        match intake {
+            Intake::Taken => return true,
+            Intake::BeyondWindow => cx.counters.tcp_beyond_buffer += 1,
+            Intake::NoMemory => cx.counters.tcp_no_memory += 1,
+            Intake::TooManyGaps => cx.counters.tcp_too_many_gaps += 1,
+        }
+        false
+    }
+
+    fn take_end(&mut self, segment: &Segment<'_>) {
+        let number = segment.payload_end();
+        if self.receiver.end_at(number) {
+            self.state = self.state.closed_there();
+        } else if self.receiver.has_ended() {
+            self.receiver.acknowledge();
+        }
+    }
+}

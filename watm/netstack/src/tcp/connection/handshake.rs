@@ -1,0 +1,365 @@
+//! The handshake that opens a connection, from either side (RFC 9293 section 3.5), and the
+//! negotiation of options.
+
+use core::time::Duration;
+
+use watm_core::Instant;
+
+use super::challenge::{self, Judgement};
+use super::timestamps::Timestamps;
+use super::{Connection, Context, Ecn, State};
+use crate::table::Key;
+use crate::tcp::congestion::{Algorithm, Start as CongestionStart};
+use crate::tcp::emit::{self, Flags, Header};
+use crate::tcp::options::{TIMESTAMP_BYTES, Timestamp, Written};
+use crate::tcp::receive::{LEAST, Receiver, SHIFT};
+use crate::tcp::segment::Segment;
+use crate::tcp::send::round_trip::{FIRST_TIMEOUT, RoundTrip};
+use crate::tcp::send::{Established, Transmitter, timestamp};
+use crate::tcp::sequence::Sequence;
+use crate::tcp::time_wait::Last;
+
+/// The segment size of a peer that announces none (RFC 9293 section 3.7.1).
+const DEFAULT_SEGMENT: u16 = 536;
+/// The least segment size that a peer can ask for. Smaller ones would cost more than they carry.
+const LEAST_SEGMENT: u16 = 88;
+/// The bound of doubling the time between two SYNs.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The local side of a new connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub key: Key,
+    /// The number of the SYN.
+    pub first: Sequence,
+    /// An unpredictable number: the offset of the timestamp clock, and a seed.
+    pub secret: u64,
+    pub algorithm: Algorithm,
+    pub now: Instant,
+}
+
+/// A handshake in progress.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    start: Start,
+    mtu: usize,
+    /// The peer's SYN.
+    peer: Option<PeerSyn>,
+    /// The number of SYNs sent.
+    tries: u32,
+    /// The time of the next one.
+    due: Instant,
+    /// The earliest time of the next challenge.
+    challenge_at: Instant,
+}
+
+/// The content of the peer's SYN.
+#[derive(Debug, Clone, Copy)]
+struct PeerSyn {
+    /// The number after it.
+    next: Sequence,
+    window: u16,
+    mss: u16,
+    scale: Option<u8>,
+    selective: bool,
+    /// The peer's clock.
+    timestamp: Option<u32>,
+    ecn: bool,
+}
+
+/// The effect of a segment on a handshake.
+pub(crate) enum Answer {
+    /// The connection is open.
+    Open(Box<Connection>),
+    /// Nothing has changed.
+    None,
+    /// The segment makes no sense.
+    Malformed,
+    /// It belongs to another connection, and is answered with RST.
+    Reset,
+    /// The peer refuses the connection, or gives it up.
+    Refused,
+}
+
+impl Handshake {
+    /// Begins a connection that the peer opens with this SYN.
+    pub(crate) fn accept(start: Start, syn: &Segment<'_>) -> Self {
+        let ecn = Flags::ECE | Flags::CWR;
+        Handshake {
+            peer: Some(PeerSyn::read(syn, syn.flags.has(ecn))),
+            ..Self::dial(start)
+        }
+    }
+
+    /// Begins a connection to the peer.
+    pub(crate) fn dial(start: Start) -> Self {
+        Handshake {
+            mtu: 0,
+            peer: None,
+            tries: 0,
+            due: start.now,
+            challenge_at: start.now,
+            start,
+        }
+    }
+
+    /// Returns true if this side opens the connection.
+    pub(crate) fn is_dialled(&self) -> bool {
+        self.peer.is_none()
+    }
+
+    /// Set the MTU of the path to the peer.
+    pub(crate) fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// Returns true if this is the number of its SYN, and that was sent.
+    pub(crate) fn has_in_flight(&self, sequence: Sequence) -> bool {
+        self.tries > 0 && sequence == self.start.first
+    }
+
+    /// The time when the SYN is sent again.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.due
+    }
+
+    /// Decides whether a segment is processed.
+    pub(crate) fn judge(&mut self, segment: &Segment<'_>, now: Instant) -> Judgement {
+        let Some(peer) = &self.peer else {
+            return Judgement::Take;
+        };
+        // A repeated SYN gets the same answer again.
+        let repeats = segment.opens() && segment.sequence.plus(1) == peer.next;
+        if repeats || !segment.resets() && !segment.is_syn() {
+            return Judgement::Take;
+        }
+        let position = (self.position(peer, now), LEAST, peer.shift());
+        challenge::judge(segment, position, &mut self.challenge_at, now)
+    }
+
+    /// Processes a segment. An open connection has not processed its payload yet.
+    pub(crate) fn arrive(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
+        match &self.peer {
+            None => self.arrive_dialled(segment, now),
+            Some(_) if segment.resets() => Answer::Refused,
+            Some(_) if segment.is_syn() => {
+                self.due = now;
+                Answer::None
+            }
+            Some(peer) => match segment.acknowledges {
+                None => Answer::None,
+                Some(acknowledged) if acknowledged != self.start.first.plus(1) => Answer::Reset,
+                Some(_) => Answer::Open(self.establish(*peer, segment, now)),
+            },
+        }
+    }
+
+    /// Sends the SYN if it is due.
+    pub(crate) fn send(&mut self, cx: &mut Context<'_, '_>) {
+        let now = cx.io.now;
+        if now < self.due {
+            return;
+        }
+        let wait = FIRST_TIMEOUT * (1 << self.tries.min(6));
+        self.tries += 1;
+        self.due = now + wait.min(LONGEST);
+        let header = self.header(now);
+        let key = &self.start.key;
+        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+    }
+
+    /// Ends the handshake with RST.
+    pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
+        let Some(peer) = self.peer.filter(|_| self.tries > 0) else {
+            return;
+        };
+        let last = self.position(&peer, cx.io.now);
+        let header = Header {
+            sequence: last.ours,
+            acknowledged: last.theirs,
+            window: 0,
+            flags: Flags::RST | Flags::ACK,
+            options: Written::new(),
+            capable: false,
+        };
+        let key = &self.start.key;
+        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+    }
+
+    /// Processes a possible answer to the SYN of a dialled connection (RFC 9293
+    /// section 3.10.7.3).
+    fn arrive_dialled(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
+        // A peer that opens the same connection at the same time repeats its SYN, and
+        // implementations send no data with the acceptance.
+        if segment.opens() || segment.is_syn() && !segment.payload.is_empty() {
+            return Answer::Malformed;
+        }
+        let answers = segment.acknowledges == Some(self.start.first.plus(1)) && self.tries > 0;
+        match (answers, segment.resets()) {
+            (true, true) => Answer::Refused,
+            (false, true) => Answer::None,
+            (false, false) if segment.acknowledges.is_some() => Answer::Reset,
+            (true, false) if segment.is_syn() => {
+                // The peer takes part in ECN if it answers with ECE alone (RFC 3168
+                // section 6.1.1).
+                let ecn = segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::CWR);
+                let peer = PeerSyn::read(segment, ecn && self.offers_ecn());
+                let mut connection = self.establish(peer, segment, now);
+                connection.receiver.acknowledge();
+                Answer::Open(connection)
+            }
+            _ => Answer::None,
+        }
+    }
+
+    /// Returns true if SYNs offer ECN: the first two do. Some networks drop them (RFC 3168
+    /// section 6.1.1.1).
+    fn offers_ecn(&self) -> bool {
+        self.tries <= 2
+    }
+
+    fn position(&self, peer: &PeerSyn, now: Instant) -> Last {
+        Last {
+            since: now,
+            ours: self.start.first.plus(1),
+            theirs: peer.next,
+            timestamp: None,
+        }
+    }
+
+    /// The header of the SYN.
+    fn header(&self, now: Instant) -> Header {
+        let peer = self.peer.as_ref();
+        let ecn = match peer {
+            Some(peer) => Flags::ECE.only_if(peer.ecn),
+            None => (Flags::ECE | Flags::CWR).only_if(self.offers_ecn()),
+        };
+        Header {
+            sequence: self.start.first,
+            acknowledged: peer.map_or(Sequence(0), |peer| peer.next),
+            // The window of a SYN is not scaled (RFC 7323 section 2.2).
+            window: u16::MAX,
+            flags: Flags::SYN | Flags::ACK.only_if(peer.is_some()) | ecn,
+            options: self.options(now),
+            capable: false,
+        }
+    }
+
+    /// The options of the SYN: all, or those that the peer has offered.
+    fn options(&self, now: Instant) -> Written {
+        let peer = self.peer.as_ref();
+        let offers = |has: fn(&PeerSyn) -> bool| peer.is_none_or(has);
+        let mut options = Written::new();
+        let mss = self.mtu.saturating_sub(self.ip_headers());
+        options.mss(u16::try_from(mss).unwrap_or(u16::MAX));
+        if offers(|peer| peer.selective) {
+            options.selective();
+        }
+        if offers(|peer| peer.timestamp.is_some()) {
+            options.timestamp(Timestamp {
+                value: timestamp(self.clock(), now),
+                echo: peer.and_then(|peer| peer.timestamp).unwrap_or(0),
+            });
+        }
+        if offers(|peer| peer.scale.is_some()) {
+            options.scale(SHIFT);
+        }
+        options
+    }
+
+    fn clock(&self) -> u32 {
+        self.start.secret as u32
+    }
+
+    /// The bytes of the IP header and a TCP header without options.
+    fn ip_headers(&self) -> usize {
+        if self.start.key.source.is_ipv4() {
+            40
+        } else {
+            60
+        }
+    }
+
+    /// Makes the connection. `segment` completes the handshake.
+    fn establish(&self, peer: PeerSyn, segment: &Segment<'_>, now: Instant) -> Box<Connection> {
+        let start = &self.start;
+        let timestamps = peer.timestamp.map(|recent| Timestamps {
+            clock: self.clock(),
+            recent,
+            recent_at: now,
+        });
+        let options = if timestamps.is_some() {
+            TIMESTAMP_BYTES
+        } else {
+            0
+        };
+        let established = Established {
+            first: start.first.plus(1),
+            sequence: segment.sequence,
+            window: usize::from(peer.window),
+            peer_segment: peer.mss.into(),
+            headers: self.ip_headers() + options,
+            is_ipv4: start.key.source.is_ipv4(),
+            mtu: self.mtu,
+            selective: peer.selective,
+            clock: timestamps.map(|timestamps| timestamps.clock),
+        };
+        let mut trips = RoundTrip::default();
+        let trip = (self.tries <= 1).then(|| now - start.now);
+        match trip {
+            Some(trip) => trips.measure(trip, now),
+            None => trips.lost_handshake(),
+        }
+        let congestion = |segment| {
+            start.algorithm.start(&CongestionStart {
+                now,
+                segment,
+                round_trip: trip,
+                lost_handshake: trip.is_none(),
+                seed: start.secret,
+            })
+        };
+        Box::new(Connection {
+            key: start.key,
+            state: State::Established,
+            transmitter: Transmitter::new(&established, trips, congestion, now),
+            receiver: Receiver::new(
+                peer.next,
+                peer.shift(),
+                usize::from(u16::MAX),
+                peer.selective,
+                now,
+            ),
+            scale: peer.scale.unwrap_or(0),
+            timestamps,
+            ecn: Ecn {
+                capable: peer.ecn,
+                echoes: false,
+            },
+            heard: now,
+            probed: now,
+            unanswered_since: None,
+            challenge_at: self.challenge_at,
+        })
+    }
+}
+
+impl PeerSyn {
+    fn read(syn: &Segment<'_>, ecn: bool) -> Self {
+        let options = &syn.options;
+        PeerSyn {
+            next: syn.sequence.plus(1),
+            window: syn.window,
+            mss: options.mss.unwrap_or(DEFAULT_SEGMENT).max(LEAST_SEGMENT),
+            scale: options.scale,
+            selective: options.selective,
+            timestamp: options.timestamp.map(|timestamp| timestamp.value),
+            ecn,
+        }
+    }
+
+    /// The scale of the windows announced to it.
+    fn shift(&self) -> u8 {
+        if self.scale.is_some() { SHIFT } else { 0 }
+    }
+}

@@ -1,0 +1,115 @@
+//! Sending: segments with payload, acknowledgements, keep-alives and resets.
+
+use super::{Connection, Context, End, State};
+use crate::tcp::emit::{self, Flags, Header};
+use crate::tcp::options::Written;
+use crate::tcp::send::choose::Chosen;
+use crate::tcp::sequence::Sequence;
+
+impl Connection {
+    /// Sends what may leave, at most `left` segments, and then the acknowledgement that is due.
+    pub(crate) fn send(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
+        let now = cx.io.now;
+        if matches!(self.state, State::Closed(_)) {
+            return;
+        }
+        while *left > 0
+            && let Some(chosen) = self.transmitter.choose(*left, now)
+        {
+            let segments = self.send_range(&chosen, cx);
+            self.transmitter.sent(&chosen, now);
+            *left = left.saturating_sub(segments);
+            self.unanswered_since.get_or_insert(now);
+        }
+        self.transmitter.wait_for_window(now);
+        if self
+            .receiver
+            .must_acknowledge(self.transmitter.segment(), now)
+        {
+            self.send_acknowledgement(cx);
+        }
+    }
+
+    /// Sends an acknowledgement at once if the next segment would replace what it reports.
+    pub(crate) fn report_duplicate(&mut self, cx: &mut Context<'_, '_>) {
+        if self.receiver.must_report() {
+            self.send_acknowledgement(cx);
+        }
+    }
+
+    /// Ends the connection with RST (RFC 9293 section 3.10.5).
+    pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
+        if !matches!(self.state, State::Closed(_) | State::TimeWait) {
+            let header = self.header(self.transmitter.next(), Flags::RST | Flags::ACK, cx);
+            emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+        }
+        self.state = State::Closed(End::Reset);
+    }
+
+    /// Asks whether the peer is there (RFC 9293 section 3.8.4).
+    pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_, '_>) {
+        let header = self.header(self.transmitter.next().minus(1), Flags::ACK, cx);
+        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+    }
+
+    fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
+        let mut header = self.header(self.transmitter.next(), Flags::ACK, cx);
+        self.receiver.tell_blocks(&mut header.options);
+        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+    }
+
+    /// Sends a range in segments. Returns their number.
+    fn send_range(&mut self, chosen: &Chosen, cx: &mut Context<'_, '_>) -> usize {
+        let mut header = self.header(chosen.start, Flags::ACK, cx);
+        header.capable = self.ecn.capable && !chosen.again;
+        header.flags = header.flags | Flags::CWR.only_if(chosen.reduced);
+        let segment = self.transmitter.segment();
+        let mut start = chosen.start;
+        let mut segments = 0;
+        while chosen.end.is_after(start) {
+            let mut end = start.plus(segment).earlier(chosen.end);
+            // The FIN belongs to the last segment.
+            if end.until(chosen.end) == 1 && self.transmitter.ends_at(chosen.end) {
+                end = chosen.end;
+            }
+            self.send_segment(&mut header, (start, end), cx);
+            header.flags = Flags(header.flags.0 & !Flags::CWR.0);
+            start = end;
+            segments += 1;
+        }
+        segments
+    }
+
+    fn send_segment(
+        &self,
+        header: &mut Header,
+        (start, end): (Sequence, Sequence),
+        cx: &mut Context<'_, '_>,
+    ) {
+        let (payload, ends) = self.transmitter.content(start, end);
+        let pushes = self.transmitter.pushes(end);
+        let header = Header {
+            sequence: start,
+            flags: header.flags | Flags::PSH.only_if(pushes) | Flags::FIN.only_if(ends),
+            ..*header
+        };
+        emit::segment(&self.key, &header, payload, cx.buffer, cx.io.sink);
+    }
+
+    /// The header of a segment that leaves now, with the acknowledgement.
+    fn header(&mut self, sequence: Sequence, flags: Flags, cx: &Context<'_, '_>) -> Header {
+        let (acknowledged, window) = self.receiver.tell(self.transmitter.segment());
+        let mut options = Written::new();
+        if let Some(timestamp) = self.timestamp(cx.io.now) {
+            options.timestamp(timestamp);
+        }
+        Header {
+            sequence,
+            acknowledged,
+            window,
+            flags: flags | Flags::ECE.only_if(self.ecn.echoes),
+            options,
+            capable: false,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Timestamps, and the protection against old segments (RFC 7323).
+
+use core::time::Duration;
+
+use watm_core::Instant;
+
+use super::Connection;
+use crate::tcp::options::Timestamp;
+use crate::tcp::segment::Segment;
+use crate::tcp::send::timestamp;
+
+/// The time after which a remembered timestamp no longer counts (RFC 7323 section 5.5).
+const OLD: Duration = Duration::from_secs(24 * 24 * 3600);
+
+/// The timestamps of a connection whose ends both use them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timestamps {
+    /// The offset of the local clock.
+    pub(super) clock: u32,
+    /// The last timestamp of the peer in order (TS.Recent), and the time when it came.
+    pub(super) recent: u32,
+    pub(super) recent_at: Instant,
+}
+
+impl Connection {
+    /// The timestamp of a segment that leaves now.
+    pub(super) fn timestamp(&self, now: Instant) -> Option<Timestamp> {
+        self.timestamps.map(|timestamps| Timestamp {
+            value: timestamp(timestamps.clock, now),
+            echo: timestamps.recent,
+        })
+    }
+
+    /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Returns false if it is
+    /// to be dropped.
+    pub(super) fn is_current(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
+        let Some(timestamps) = &self.timestamps else {
+            return true;
+        };
+        if segment.resets() {
+            return true;
+        }
+        let Some(timestamp) = segment.options.timestamp else {
+            return false;
+        };
+        let age = timestamps.recent.wrapping_sub(timestamp.value) as i32;
+        let old = age > 0 && now < timestamps.recent_at + OLD;
+        if old {
+            self.receiver.acknowledge();
+        }
+        !old
+    }
+
+    /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3).
+    pub(super) fn remember(&mut self, segment: &Segment<'_>, now: Instant) {
+        let (Some(timestamps), Some(timestamp)) = (&mut self.timestamps, segment.options.timestamp)
+        else {
+            return;
+        };
+        let newer = timestamp.value.wrapping_sub(timestamps.recent) as i32 >= 0;
+        let stale = now >= timestamps.recent_at + OLD;
+        if (newer || stale) && !segment.sequence.is_after(self.receiver.told()) {
+            timestamps.recent = timestamp.value;
+            timestamps.recent_at = now;
+        }
+    }
+}

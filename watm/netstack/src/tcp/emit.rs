@@ -1,0 +1,106 @@
+//! Writing of TCP segments into packets.
+
+use std::net::IpAddr;
+use std::ops::BitOr;
+
+use super::options::Written;
+use super::sequence::Sequence;
+use crate::PacketSink;
+use crate::ip::{self, checksum};
+use crate::table::Key;
+
+/// The bytes of a header without options.
+pub(crate) const HEADER: usize = 20;
+/// The ECN field of a packet that routers may mark (RFC 3168 section 5).
+const CAPABLE: u8 = 2;
+
+/// The flags of a segment (RFC 9293 section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flags(pub u8);
+
+impl Flags {
+    pub(crate) const FIN: Flags = Flags(1);
+    pub(crate) const SYN: Flags = Flags(2);
+    pub(crate) const RST: Flags = Flags(4);
+    pub(crate) const PSH: Flags = Flags(8);
+    pub(crate) const ACK: Flags = Flags(16);
+    /// Congestion is echoed (RFC 3168 section 6.1).
+    pub(crate) const ECE: Flags = Flags(64);
+    /// The window was reduced.
+    pub(crate) const CWR: Flags = Flags(128);
+
+    /// Returns true if all of these are set.
+    pub(crate) fn has(self, flags: Flags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags, if `set`.
+    pub(crate) fn only_if(self, set: bool) -> Flags {
+        Flags(if set { self.0 } else { 0 })
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// The header of a segment to send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub sequence: Sequence,
+    pub acknowledged: Sequence,
+    /// The window, scaled.
+    pub window: u16,
+    pub flags: Flags,
+    pub options: Written,
+    /// True if routers may mark the packet instead of dropping it.
+    pub capable: bool,
+}
+
+/// Sends a segment of the flow with this key, with the payload in pieces. `buffer` is for the
+/// packet.
+pub(crate) fn segment<'a>(
+    key: &Key,
+    header: &Header,
+    payload: impl Iterator<Item = &'a [u8]>,
+    buffer: &mut Vec<u8>,
+    sink: &mut dyn PacketSink,
+) {
+    let (source, destination) = (key.destination.ip(), key.source.ip());
+    buffer.clear();
+    let start = ip::header_len(destination);
+    buffer.resize(start, 0);
+    write_header(key, header, buffer);
+    for piece in payload {
+        buffer.extend_from_slice(piece);
+    }
+    fill_checksum(&mut buffer[start..], (source, destination));
+    let class = if header.capable { CAPABLE } else { 0 };
+    ip::write_header(buffer, (source, destination), ip::TCP, class);
+    sink.send(key.peer, buffer);
+}
+
+/// Appends a header whose checksum is zero.
+fn write_header(key: &Key, header: &Header, out: &mut Vec<u8>) {
+    let options = header.options.bytes();
+    let words = (HEADER + options.len()) / 4;
+    out.extend_from_slice(&key.destination.port().to_be_bytes());
+    out.extend_from_slice(&key.source.port().to_be_bytes());
+    out.extend_from_slice(&header.sequence.0.to_be_bytes());
+    out.extend_from_slice(&header.acknowledged.0.to_be_bytes());
+    out.extend_from_slice(&[(words as u8) << 4, header.flags.0]);
+    out.extend_from_slice(&header.window.to_be_bytes());
+    // The checksum, and the urgent pointer.
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(options);
+}
+
+/// Fills the checksum of a segment whose checksum field is zero.
+fn fill_checksum(segment: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
+    let sum = checksum::transport(segment, source, destination, ip::TCP);
+    segment[16..18].copy_from_slice(&(!sum).to_be_bytes());
+}

@@ -1,0 +1,154 @@
+//! Loss detection, and the recovery that follows (RFC 8985, RFC 6675, RFC 6582).
+
+use watm_core::Instant;
+
+use super::Transmitter;
+use super::outstanding::{Outstanding, Transmission};
+use super::rack::REORDERED;
+use crate::tcp::congestion::{Congestion, Loss, Phase, Rate, Recovery};
+
+impl Transmitter {
+    /// Looks for losses. `advanced`: new bytes were acknowledged.
+    pub(super) fn detect_losses(&mut self, advanced: bool, now: Instant) {
+        let before = self.rate.lost();
+        match self.selective {
+            true => self.detect_by_time(now),
+            false => self.detect_by_duplicates(advanced, now),
+        }
+        let lost = usize::try_from(self.rate.lost() - before).unwrap_or(usize::MAX);
+        if lost > 0 {
+            self.doubt_lost(lost);
+            self.recover(now);
+        }
+    }
+
+    /// Begins fast recovery, unless a recovery is in progress.
+    pub(super) fn recover(&mut self, now: Instant) {
+        self.urgent = true;
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Recovery;
+        self.recover = self.next;
+        self.congestion.on_recovery(&Recovery {
+            now,
+            in_flight: self.in_flight(),
+            total_delivered: self.rate.delivered(),
+        });
+    }
+
+    /// Ends a recovery that is complete.
+    pub(super) fn end_recovery(&mut self, now: Instant) {
+        if self.phase == Phase::Open || self.recover.is_after(self.una) {
+            return;
+        }
+        self.phase = Phase::Open;
+        self.duplicates = 0;
+        self.spurious = None;
+        self.rack.recovered();
+        self.congestion.on_recovery_end(now);
+    }
+
+    /// Marks what was overtaken for longer than the reordering window (RFC 8985 section 6.2 step
+    /// 5), or by more than the path reorders.
+    fn detect_by_time(&mut self, now: Instant) {
+        self.rack.set_due(None);
+        if self.outstanding.received() == 0 && self.phase == Phase::Open {
+            return;
+        }
+        let segment = self.segment();
+        let received = self.outstanding.received();
+        let recovers = self.phase != Phase::Open;
+        let window = self.rack.window(&self.trips, (received, segment), recovers);
+        let tolerance = self.rack.tolerance(segment, self.congestion.window() / 2);
+        let passed = self.outstanding.received_end();
+        let passed = passed.map(|end| end.minus(tolerance));
+        let mut due = None;
+        let Transmitter {
+            outstanding, rack, ..
+        } = self;
+        let lost = |sent: &Transmission| {
+            let overtaken = passed.is_some_and(|passed| !sent.end.is_after(passed));
+            match rack.lost_at(sent, window) {
+                _ if overtaken && !sent.again => true,
+                Some(at) if at > now => {
+                    due = due.max(Some(at));
+                    false
+                }
+                at => at.is_some(),
+            }
+        };
+        let full = self.usage.full;
+        mark_lost(
+            outstanding,
+            lost,
+            (&mut self.rate, &mut *self.congestion),
+            full,
+            now,
+        );
+        self.rack.set_due(due);
+    }
+
+    /// Marks the first segment after three duplicate acknowledgements, and after each one that
+    /// shows another gap (RFC 6582).
+    fn detect_by_duplicates(&mut self, advanced: bool, now: Instant) {
+        let begins = self.phase == Phase::Open && self.duplicates == usize::from(REORDERED);
+        let partial = self.phase == Phase::Recovery && advanced;
+        if !begins && !partial {
+            return;
+        }
+        let segment = self.segment();
+        if let Some(sent) = self.outstanding.lose_first(segment) {
+            let full = self.usage.full;
+            let in_flight = self.outstanding.in_flight();
+            report_lost(
+                &sent,
+                in_flight,
+                (&mut self.rate, &mut *self.congestion),
+                full,
+                now,
+            );
+        }
+    }
+}
+
+/// Marks transmissions as lost, and reports each of them.
+fn mark_lost(
+    outstanding: &mut Outstanding,
+    mut lost: impl FnMut(&Transmission) -> bool,
+    (rate, congestion): (&mut Rate, &mut dyn Congestion),
+    window_limited: bool,
+    now: Instant,
+) {
+    let mut in_flight = outstanding.in_flight();
+    outstanding.lose(|sent| {
+        let is_lost = lost(sent);
+        if is_lost {
+            in_flight -= sent.len();
+            report_lost(sent, in_flight, (rate, congestion), window_limited, now);
+        }
+        is_lost
+    });
+}
+
+fn report_lost(
+    sent: &Transmission,
+    in_flight: usize,
+    (rate, congestion): (&mut Rate, &mut dyn Congestion),
+    window_limited: bool,
+    now: Instant,
+) {
+    rate.lose(sent.len());
+    congestion.on_loss(&Loss {
+        now,
+        bytes: sent.len(),
+        in_flight,
+        sent_in_flight: sent.stamp.in_flight as usize,
+        lost_since_sent: rate.lost() - sent.stamp.lost.min(rate.lost()),
+        delivered_at_send: sent.stamp.delivered,
+        total_delivered: rate.delivered(),
+        app_limited: sent.stamp.app_limited,
+        retransmission: sent.again,
+        window_limited,
+    });
+}

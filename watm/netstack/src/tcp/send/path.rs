@@ -1,0 +1,91 @@
+//! The size of segments: what the peer takes, and what the path carries (RFC 9293 section 3.7.1).
+
+use super::width::Width;
+use super::{Established, Transmitter};
+
+/// The size of full segments on a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PathMtu {
+    /// The MTU of the path to the peer, in bytes.
+    mtu: usize,
+    /// The MTU of the path behind the peer.
+    width: Width,
+    /// The bytes of headers, with the options of each segment.
+    headers: usize,
+    /// The most bytes of payload that the peer takes.
+    most: usize,
+    pub(super) is_ipv4: bool,
+}
+
+impl PathMtu {
+    pub(super) fn new(established: &Established) -> Self {
+        let plain = if established.is_ipv4 { 40 } else { 60 };
+        // The peer's size counts no options (RFC 6691).
+        let options = established.headers - plain;
+        PathMtu {
+            mtu: established.mtu,
+            width: Width::default(),
+            headers: established.headers,
+            most: established.peer_segment.saturating_sub(options),
+            is_ipv4: established.is_ipv4,
+        }
+    }
+
+    /// The payload bytes of a full segment.
+    pub(super) fn segment(&self) -> usize {
+        let mtu = self.width.mtu(self.mtu);
+        self.most.min(mtu.saturating_sub(self.headers)).max(1)
+    }
+
+    pub(super) fn width(&self) -> Width {
+        self.width
+    }
+}
+
+impl Transmitter {
+    /// The largest packet, in bytes.
+    pub(crate) fn mtu(&self) -> usize {
+        self.path.width.mtu(self.path.mtu)
+    }
+
+    /// Set the MTU of the path to the peer. Returns true if there is something to do: segments in
+    /// flight that may be too long are sent again in smaller ones.
+    pub(crate) fn set_mtu(&mut self, mtu: usize) -> bool {
+        let before = self.segment();
+        self.path.mtu = mtu;
+        self.resized(before)
+    }
+
+    /// Learns from a router that packets of more than `mtu` bytes do not pass. Returns true if
+    /// segments get smaller.
+    pub(crate) fn too_long(&mut self, mtu: usize) -> bool {
+        let width = Width::of_path(mtu, self.path.is_ipv4);
+        if mtu >= self.mtu() || width <= self.path.width {
+            return false;
+        }
+        self.set_width(width);
+        true
+    }
+
+    pub(super) fn set_width(&mut self, width: Width) {
+        let before = self.segment();
+        self.path.width = width;
+        self.resized(before);
+    }
+
+    /// Adapts to another segment size. Segments that became too long are sent again. Their loss is
+    /// no sign of congestion (RFC 1191 section 6.4).
+    fn resized(&mut self, before: usize) -> bool {
+        let segment = self.segment();
+        if segment == before {
+            return false;
+        }
+        self.congestion.set_segment(segment);
+        if segment > before {
+            return false;
+        }
+        self.outstanding.lose(|sent| sent.len() > segment);
+        self.urgent |= self.outstanding.lost() > 0;
+        self.outstanding.lost() > 0
+    }
+}

@@ -1,0 +1,136 @@
+//! Undoing a loss or a timeout that turns out to be wrong, because packets were late or reordered
+//! (RFC 5682, RFC 3522, RFC 3708).
+
+use watm_core::Instant;
+
+use super::Transmitter;
+use super::width::Width;
+use crate::tcp::congestion::{Phase, Undo};
+use crate::tcp::sequence::{Block, Sequence};
+
+/// Bytes that were marked as lost and may not be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    /// The bytes that are not known to have arrived without a retransmission.
+    lost: usize,
+    /// The range that was retransmitted.
+    from: Sequence,
+    to: Sequence,
+    /// The end of all bytes sent then. Once the peer has acknowledged it, it has reported all its
+    /// duplicates.
+    told_by: Sequence,
+}
+
+/// A timeout that may be spurious, and the segment width before it.
+#[derive(Debug)]
+pub(super) struct SpuriousTimeout {
+    width: Width,
+    /// The reduced width, if it was reduced since.
+    narrowed: Option<Width>,
+}
+
+impl SpuriousTimeout {
+    pub(super) fn new(width: Width) -> Self {
+        SpuriousTimeout {
+            width,
+            narrowed: None,
+        }
+    }
+
+    /// Records that segments are reduced to this width.
+    pub(super) fn narrowed(&mut self, width: Width) {
+        self.narrowed = Some(width);
+    }
+}
+
+impl Transmitter {
+    /// Records that `bytes` were marked as lost.
+    pub(super) fn doubt_lost(&mut self, bytes: usize) {
+        let (una, next) = (self.una, self.next);
+        let begins = self.phase == Phase::Open;
+        self.doubt
+            .take_if(|doubt| begins && !doubt.told_by.is_after(una));
+        let doubt = self.doubt.get_or_insert(Doubt {
+            lost: 0,
+            from: una,
+            to: una,
+            told_by: next,
+        });
+        doubt.lost += bytes;
+    }
+
+    /// Records that a range was retransmitted.
+    pub(super) fn doubt_sent_again(&mut self, start: Sequence, end: Sequence) {
+        let next = self.next;
+        if let Some(doubt) = &mut self.doubt {
+            doubt.from = doubt.from.earlier(start);
+            doubt.to = doubt.to.later(end);
+            doubt.told_by = next;
+        }
+    }
+
+    /// Records that the peer received a range twice (RFC 2883).
+    pub(super) fn note_duplicate(&mut self, (start, end): Block, now: Instant) {
+        let Some(doubt) = &self.doubt else {
+            return;
+        };
+        let twice = start.later(doubt.from).until(end.earlier(doubt.to));
+        if twice == 0 {
+            return;
+        }
+        self.rack.needless(self.una, self.next);
+        if self.not_lost(twice, now) {
+            self.rack.needless_recovery();
+        }
+    }
+
+    /// Takes back the loss of these bytes. Returns true if they were the last of all that were
+    /// marked as lost, which undoes the recovery.
+    pub(super) fn not_lost(&mut self, bytes: usize, now: Instant) -> bool {
+        self.rate.not_lost(bytes);
+        let Some(doubt) = &mut self.doubt else {
+            return false;
+        };
+        doubt.lost = doubt.lost.saturating_sub(bytes);
+        if doubt.lost > 0 || self.phase == Phase::Timeout {
+            return false;
+        }
+        self.doubt = None;
+        self.undo(false, bytes, now);
+        true
+    }
+
+    /// Undoes a timeout, because bytes arrived that were not retransmitted after it (RFC 5682), or
+    /// whose retransmission the acknowledgement precedes (RFC 3522).
+    pub(super) fn undo_timeout(&mut self, now: Instant) {
+        if self.phase != Phase::Timeout {
+            return;
+        }
+        self.restore_width();
+        let lost = self.outstanding.lost();
+        self.outstanding.find_all();
+        self.undo(true, lost, now);
+    }
+
+    /// Returns to the segment width before a timeout: the path carries it.
+    pub(super) fn restore_width(&mut self) {
+        // A router may have reported another MTU meanwhile.
+        if let Some(timeout) = self.spurious.take()
+            && timeout.narrowed == Some(self.path.width())
+        {
+            self.set_width(timeout.width);
+        }
+    }
+
+    fn undo(&mut self, timeout: bool, not_lost: usize, now: Instant) {
+        self.phase = Phase::Open;
+        self.duplicates = 0;
+        let in_flight = self.in_flight();
+        self.congestion.on_undo(&Undo {
+            now,
+            timeout,
+            not_lost,
+            in_flight,
+        });
+    }
+}
