@@ -39,7 +39,10 @@ impl Connection {
         }
         // Eighth: FIN.
         if segment.ends() {
-            self.take_end(segment);
+            self.receiver.note_end(segment.payload_end());
+        }
+        if self.receiver.take_end() {
+            self.state = self.state.closed_there();
         }
     }
 
@@ -128,14 +131,5 @@ impl Connection {
             Intake::TooManyGaps => cx.counters.tcp_too_many_gaps += 1,
         }
         false
-    }
-
-    fn take_end(&mut self, segment: &Segment<'_>) {
-        let number = segment.payload_end();
-        if self.receiver.end_at(number) {
-            self.state = self.state.closed_there();
-        } else if self.receiver.has_ended() {
-            self.receiver.acknowledge();
-        }
     }
 }

@@ -25,7 +25,7 @@ impl Connection {
             self.transmitter.deadline(now),
             self.receiver.acknowledge_at(),
             self.unanswered_since.map(|since| since + TIMEOUT),
-            Some(self.keep_alive_at()),
+            self.keep_alive_at(),
         ];
         timers.into_iter().flatten().min()
     }
@@ -44,7 +44,7 @@ impl Connection {
             return;
         }
         self.transmitter.expire(now);
-        if self.keep_alive_at() <= now {
+        if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.probed = now;
             self.unanswered_since.get_or_insert(now);
             self.send_keep_alive(cx);
@@ -59,7 +59,9 @@ impl Connection {
         active && (!in_time || self.transmitter.is_stuck())
     }
 
-    fn keep_alive_at(&self) -> Instant {
-        self.heard.max(self.probed) + KEEP_ALIVE
+    /// The time of a keep-alive probe. Anything in flight is a probe as well.
+    fn keep_alive_at(&self) -> Option<Instant> {
+        let idle = self.transmitter.is_idle();
+        idle.then(|| self.heard.max(self.probed) + KEEP_ALIVE)
     }
 }

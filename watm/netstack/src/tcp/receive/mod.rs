@@ -27,6 +27,8 @@ pub(crate) struct Receiver {
     next: Sequence,
     /// True if the peer's FIN has arrived, with everything before it.
     ended: bool,
+    /// The number of a FIN that has arrived before the bytes in front of it.
+    end: Option<Sequence>,
     arrivals: Option<Box<Arrivals>>,
     window: Window,
     acknowledgement: AckTimer,
@@ -62,6 +64,7 @@ impl Receiver {
             taken: next,
             next,
             ended: false,
+            end: None,
             arrivals: None,
             window: Window::new(next.plus(announced), shift, now),
             acknowledgement: AckTimer::new(next),
@@ -150,9 +153,17 @@ impl Receiver {
         Intake::Taken
     }
 
-    /// Takes the FIN with this number. Returns true if everything before it has arrived.
-    pub(crate) fn end_at(&mut self, number: Sequence) -> bool {
-        if self.ended || number != self.next {
+    /// Remembers the number of a FIN. Its segment is acknowledged, also if it was there before.
+    pub(crate) fn note_end(&mut self, number: Sequence) {
+        self.acknowledgement.at_once();
+        if !self.ended && !self.next.is_after(number) {
+            self.end.get_or_insert(number);
+        }
+    }
+
+    /// Takes a FIN once everything before it has arrived. Returns true if it does so now.
+    pub(crate) fn take_end(&mut self) -> bool {
+        if self.ended || self.end != Some(self.next) {
             return false;
         }
         self.ended = true;
