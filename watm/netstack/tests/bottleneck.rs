@@ -9,7 +9,7 @@ use std::time::Duration;
 use smoltcp::wire::TcpControl;
 use support::{Bench, Random, Receiver, StreamEnd, packets};
 use watm_core::{Host, Instant};
-use watm_netstack::Config;
+use watm_netstack::{Algorithm, Config};
 
 /// A path with half of its round trip each way, and a queue of a round trip and 20 ms before the
 /// bottleneck on the way there.
@@ -21,8 +21,11 @@ struct Path {
 }
 
 /// The throughput of the stack's flows in each of several seconds, as a share of the path's.
-fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
-    let mut bench = Bench::new(Config::default());
+fn reached(algorithm: Algorithm, path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
+    let mut bench = Bench::new(Config {
+        congestion: algorithm,
+        ..Config::default()
+    });
     let mut random = Random(7);
     let mut streams: Vec<StreamEnd> = Vec::new();
     let mut receivers = Vec::new();
@@ -122,9 +125,9 @@ fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
 }
 
 /// The throughput after the first seconds, as a share of the path's.
-fn share(path: &Path, flows: usize) -> f64 {
+fn share(algorithm: Algorithm, path: &Path, flows: usize) -> f64 {
     const WARM: usize = 2;
-    let each = reached(path, flows, 6);
+    let each = reached(algorithm, path, flows, 6);
     each[WARM..].iter().sum::<f64>() / (each.len() - WARM) as f64
 }
 
@@ -137,7 +140,7 @@ fn flows_fill_a_path_together_without_losing_much() {
                 mbits,
                 loss: 0,
             };
-            let share = share(&path, flows);
+            let share = share(Algorithm::Cubic, &path, flows);
             assert!(
                 share > 0.9,
                 "{share} of {mbits} Mbit/s and {milliseconds} ms by {flows}"
@@ -156,7 +159,20 @@ fn a_way_that_loses_by_itself_is_used() {
             mbits: 200.0,
             loss,
         };
-        let share = share(&path, flows);
+        let share = share(Algorithm::Cubic, &path, flows);
+        assert!(share > least, "{share} by {flows} at {loss} in 1000");
+    }
+}
+
+#[test]
+fn bbr_fills_a_path_and_tolerates_its_losses() {
+    for (loss, flows, least) in [(0, 1, 0.9), (10, 1, 0.85), (10, 4, 0.85)] {
+        let path = Path {
+            round_trip: Duration::from_millis(20),
+            mbits: 200.0,
+            loss,
+        };
+        let share = share(Algorithm::Bbr, &path, flows);
         assert!(share > least, "{share} by {flows} at {loss} in 1000");
     }
 }

@@ -490,6 +490,7 @@ mod tests {
             segment: SEGMENT,
             round_trip: Some(TRIP),
             lost_handshake: false,
+            selective: true,
             seed: 1,
         }
     }
@@ -749,6 +750,7 @@ mod tests {
         let mut cubic = Algorithm::Cubic.start(&Start {
             segment: 536,
             lost_handshake: true,
+            selective: true,
             ..start()
         });
         assert_eq!(cubic.window(), 536);

@@ -20,14 +20,20 @@
 //!
 //! All sizes are in bytes of payload, without headers.
 
+mod bbr;
 mod cubic;
 mod rate;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 use core::time::Duration;
 
 use watm_core::Instant;
 
+pub(crate) use bbr::Bbr;
 pub(crate) use cubic::Cubic;
 pub(crate) use rate::{Delivery, Rate, RateSample, Stamp};
 
@@ -41,6 +47,9 @@ pub enum Algorithm {
     /// window.
     #[default]
     Cubic,
+    /// BBRv3 (draft-ietf-ccwg-bbr-06). It measures the path's bandwidth, and paces at it, instead of
+    /// growing its window until segments are lost.
+    Bbr,
 }
 
 impl Algorithm {
@@ -48,6 +57,7 @@ impl Algorithm {
     pub(crate) fn start(self, start: &Start) -> Box<dyn Congestion> {
         match self {
             Algorithm::Cubic => Box::new(Cubic::new(start)),
+            Algorithm::Bbr => Box::new(Bbr::new(start)),
         }
     }
 }
@@ -107,6 +117,8 @@ pub(crate) struct Start {
     /// True if the handshake lost a packet: the initial window is one segment (RFC 5681
     /// section 3.1).
     pub lost_handshake: bool,
+    /// True if the peer acknowledges selectively (RFC 2018).
+    pub selective: bool,
     /// A number that differs between connections and is unpredictable, for random choices.
     pub seed: u64,
 }

@@ -316,6 +316,7 @@ impl Handshake {
                 segment,
                 round_trip: trip,
                 lost_handshake: trip.is_none(),
+                selective: peer.selective,
                 seed: start.secret,
             })
         };

@@ -29,7 +29,7 @@ pub(crate) struct Acknowledgement<'a> {
     pub congested: bool,
 }
 
-/// What one acknowledgement delivers.
+/// The deliveries of one acknowledgement.
 struct Progress {
     now: Instant,
     /// The least round trip ever.
