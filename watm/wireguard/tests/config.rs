@@ -32,7 +32,8 @@ fn a_whole_file_with_comments_and_any_case_is_taken() {
          [Watm]\r\n\
          UdpIdleTimeout = 30\r\n\
          MaxFlows = 100\r\n\
-         HandshakesPerSecond = 5\r\n",
+         HandshakesPerSecond = 5\r\n\
+         CongestionControl = bbr\r\n",
         server_key(),
         public_text(1),
         base64(&[7; 32]),
@@ -199,6 +200,10 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
                 "from 1 to 1000000",
                 "0",
             ),
+        ),
+        (
+            watm("CongestionControl = reno"),
+            "line 4: [Watm] CongestionControl: 'reno' is not \"cubic\" or \"bbr\"".to_owned(),
         ),
     ];
     let tables: [(&str, &[_]); 3] = [("Interface", &INTERFACE), ("Peer", &PEER), ("Watm", &WATM)];
@@ -555,6 +560,10 @@ fn each_wrong_field_of_the_json_is_refused() {
             "handshakes_per_second: '0' is not a number from 1 to 1000000",
         ),
         (
+            with("\"congestion_control\": \"reno\""),
+            "congestion_control: 'reno' is not \"cubic\" or \"bbr\"",
+        ),
+        (
             with("\"dns\": 1"),
             "dns: not a string, such as \"10.0.0.53\"",
         ),
@@ -565,7 +574,8 @@ fn each_wrong_field_of_the_json_is_refused() {
         (
             with("\"Mtu\": 1420"),
             "Mtu: unknown; expected one of server_key, client_key, peer_public_keys, mtu, \
-             udp_idle_timeout, max_flows, handshakes_per_second, client_address, dns",
+             udp_idle_timeout, max_flows, handshakes_per_second, congestion_control, client_address, \
+             dns",
         ),
     ];
     for (field, _) in MITMPROXY {

@@ -38,6 +38,15 @@ const fn handshakes_per_second(name: &'static str) -> Described {
     )
 }
 
+/// The congestion control of TCP in the tunnel.
+const fn congestion_control(name: &'static str) -> Described {
+    (
+        Field::choice(name, &["cubic", "bbr"]).or("cubic"),
+        "How TCP in the tunnel finds its rate: CUBIC grows until the path's queue is full, BBR measures \
+         the path and tolerates random losses.",
+    )
+}
+
 /// The fields of `[Interface]`.
 pub const INTERFACE: [Described; 5] = [
     (
@@ -97,7 +106,7 @@ pub const PEER: [Described; 6] = [
 ];
 
 /// The fields of `[Watm]`, which wg(8) does not have.
-pub const WATM: [Described; 4] = [
+pub const WATM: [Described; 5] = [
     (
         Field::new(
             "Target",
@@ -108,6 +117,7 @@ pub const WATM: [Described; 4] = [
     udp_idle_timeout("UdpIdleTimeout"),
     max_flows("MaxFlows"),
     handshakes_per_second("HandshakesPerSecond"),
+    congestion_control("CongestionControl"),
 ];
 
 /// The default addresses of a client: 10.0.0.1, as in mitmproxy's own configuration, and an address
@@ -118,7 +128,7 @@ pub(super) const CLIENT_ADDRESS: &str = "10.0.0.1/32, fd77:6174:6d::1/128";
 pub(super) const DEFAULT_DNS: &str = "10.0.0.53";
 
 /// The fields of mitmproxy's `wireguard.conf`, and those that this transport adds.
-pub const MITMPROXY: [Described; 9] = [
+pub const MITMPROXY: [Described; 10] = [
     (
         Field::new("server_key", KEY).required(),
         "The server's private key.",
@@ -138,6 +148,7 @@ pub const MITMPROXY: [Described; 9] = [
     udp_idle_timeout("udp_idle_timeout"),
     max_flows("max_flows"),
     handshakes_per_second("handshakes_per_second"),
+    congestion_control("congestion_control"),
     (
         Field::new("client_address", NETWORKS).or(CLIENT_ADDRESS),
         "The addresses of clients in the tunnel, in one string.",
@@ -154,5 +165,5 @@ pub const MITMPROXY: [Described; 9] = [
 
 pub(super) static OF_INTERFACE: [Field; 5] = fields(&INTERFACE);
 pub(super) static OF_PEER: [Field; 6] = fields(&PEER);
-pub(super) const OF_WATM: [Field; 4] = fields(&WATM);
-pub(super) static OF_MITMPROXY: [Field; 9] = fields(&MITMPROXY);
+pub(super) const OF_WATM: [Field; 5] = fields(&WATM);
+pub(super) static OF_MITMPROXY: [Field; 10] = fields(&MITMPROXY);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
+use watm_netstack::Algorithm;
 use watm_schema::names;
 
 use super::fields::{CLIENT_ADDRESS, DEFAULT_DNS, OF_MITMPROXY};
@@ -77,6 +78,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             handshakes_per_second: number(&object, "handshakes_per_second")?
                 .unwrap_or(defaults.handshakes_per_second),
         },
+        congestion: congestion_control(&object)?,
     })
 }
 
@@ -157,6 +159,17 @@ fn number(object: &Map<String, Value>, name: &str) -> Result<Option<u32>, Config
         .get(name)
         .map(|value| parse(value).map_err(|why| field(name, why)))
         .transpose()
+}
+
+fn congestion_control(object: &Map<String, Value>) -> Result<Algorithm, ConfigError> {
+    const NAME: &str = "congestion_control";
+    let known = watm_schema::field(&OF_MITMPROXY, NAME);
+    let parse = |value: &Value| match value {
+        Value::String(text) => value::congestion_control(text, &known),
+        value => value::congestion_control(&value.to_string(), &known),
+    };
+    let found = object.get(NAME).map(parse).transpose();
+    Ok(found.map_err(|why| field(NAME, why))?.unwrap_or_default())
 }
 
 /// Parses a list, which is one string with commas.

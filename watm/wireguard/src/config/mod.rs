@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{ConfigError, Destination};
+use watm_netstack::Algorithm;
 use watm_schema::field;
 
 use fields::OF_WATM;
@@ -35,6 +36,8 @@ pub struct Config {
     /// The peers, in the order of the file.
     pub peers: Vec<PeerConfig>,
     pub limits: Limits,
+    /// The congestion control of TCP in the tunnel.
+    pub congestion: Algorithm,
     /// Likely mistakes that the user should look at.
     pub warnings: Vec<String>,
     /// A sentence on the fields that change the system in wg-quick and have no effect here.

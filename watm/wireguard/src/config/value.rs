@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use watm_core::Destination;
+use watm_netstack::Algorithm;
 use watm_schema::Field;
 
 use super::Network;
@@ -45,6 +46,15 @@ pub fn key(text: &str) -> Result<[u8; 32], String> {
         }
         Ok(key) => Ok(key),
         Err(why) => Err(why.to_owned()),
+    }
+}
+
+/// Parses the name of a congestion control that the field admits.
+pub fn congestion_control(text: &str, field: &Field) -> Result<Algorithm, String> {
+    match text {
+        "cubic" => Ok(Algorithm::Cubic),
+        "bbr" => Ok(Algorithm::Bbr),
+        _ => Err(format!("'{}' is not {}", quote(text), field.kind)),
     }
 }
 

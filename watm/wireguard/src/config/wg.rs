@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::ConfigError;
+use watm_netstack::Algorithm;
 use watm_schema::{Field, names};
 
 use super::fields::{DEFAULT_DNS, OF_INTERFACE, OF_PEER, OF_WATM};
@@ -145,6 +146,10 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             },
         },
         peers,
+        congestion: match &watm {
+            Some(block) => block.congestion_control()?.unwrap_or_default(),
+            None => Algorithm::default(),
+        },
         limits: limits(watm)?,
         warnings,
         without_effect,
@@ -212,6 +217,12 @@ impl Block<'_> {
     fn number(&self, field: &'static str) -> Result<Option<u32>, ConfigError> {
         let known = watm_schema::field(self.section.fields(), field);
         self.one(field, |text| value::number(text, &known))
+    }
+
+    fn congestion_control(&self) -> Result<Option<Algorithm>, ConfigError> {
+        const NAME: &str = "CongestionControl";
+        let known = watm_schema::field(self.section.fields(), NAME);
+        self.one(NAME, |text| value::congestion_control(text, &known))
     }
 
     /// The values of a list field, which may appear several times.

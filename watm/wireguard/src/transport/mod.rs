@@ -482,6 +482,7 @@ fn netstack_config(config: &Config) -> watm_netstack::Config {
         udp_idle_timeout: config.limits.udp_idle_timeout,
         // Lossless, since pointers of wasm32 have 32 bits.
         max_flows: config.limits.max_flows as usize,
+        congestion: config.congestion,
         ..watm_netstack::Config::default()
     }
 }
