@@ -29,8 +29,8 @@ pub(super) struct RoundTrips {
     done_at: Option<Instant>,
     /// True if a round trip has passed since (`probe_rtt_round_done`).
     round_done: bool,
-    /// The deliveries at the begin of the last probe, and those that end it. What was sent between
-    /// them was slowed by the probe, as if an application limited it.
+    /// The deliveries at the begin of the last probe, and those that end it. The probe slowed the
+    /// segments sent between them, as if an application limited it.
     slowed: Option<(u64, u64)>,
     /// True if the connection sends again after an idle time (`idle_restart`).
     restarts: bool,
