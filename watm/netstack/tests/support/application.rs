@@ -197,12 +197,32 @@ impl StreamEnd {
         data
     }
 
+    /// Takes at most this many of the received bytes.
+    pub fn read_some(&self, most: usize) -> Vec<u8> {
+        let mut stream = self.0.borrow_mut();
+        let count = most.min(stream.incoming.len());
+        let data = stream.incoming.drain(..count).collect();
+        if count > 0 && std::mem::take(&mut stream.write_armed) {
+            stream.ready.borrow_mut().insert(stream.token);
+        }
+        data
+    }
+
     pub fn waiting(&self) -> usize {
         self.0.borrow().incoming.len()
     }
 
     pub fn set_room(&self, room: usize) {
         self.0.borrow_mut().room = room;
+    }
+
+    /// Like [`set_room`](Self::set_room), and tells the stack if it waits for room.
+    pub fn make_room(&self, room: usize) {
+        let mut stream = self.0.borrow_mut();
+        stream.room = room;
+        if room > stream.incoming.len() && std::mem::take(&mut stream.write_armed) {
+            stream.ready.borrow_mut().insert(stream.token);
+        }
     }
 
     pub fn write(&self, data: &[u8]) {

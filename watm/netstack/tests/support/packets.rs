@@ -162,25 +162,23 @@ pub fn read_tcp(packet: &[u8]) -> Segment {
     }
 }
 
-/// The blocks of the SACK option (RFC 2018), behind padding only.
+/// The blocks of the SACK option (RFC 2018), which may stand behind others.
 fn blocks(mut options: &[u8]) -> Vec<(u32, u32)> {
-    while let [1, rest @ ..] = options {
-        options = rest;
-    }
-    let [5, length, rest @ ..] = options else {
-        assert!(options.is_empty(), "other options: {options:?}");
-        return Vec::new();
-    };
-    assert_eq!(
-        rest.len(),
-        usize::from(*length) - 2,
-        "bytes after the option"
-    );
     let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
-    let blocks = rest.chunks(8);
-    blocks
-        .map(|block| (number(&block[..4]), number(&block[4..])))
-        .collect()
+    loop {
+        options = match *options {
+            [] | [0, ..] => return Vec::new(),
+            [1, ref rest @ ..] => rest,
+            [5, length, ..] => {
+                let blocks = options[2..usize::from(length)].chunks(8);
+                return blocks
+                    .map(|block| (number(&block[..4]), number(&block[4..])))
+                    .collect();
+            }
+            [_, length, ..] => &options[usize::from(length).max(2)..],
+            [_] => panic!("an option without its length"),
+        };
+    }
 }
 
 /// Source, destination, protocol and payload.
