@@ -109,6 +109,12 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
+# The network stack over bad networks for HOURS of virtual time: see watm/netstack/tests/bad_networks.rs.
+HOURS ?= 1000
+.PHONY: soak-network
+soak-network:
+	cd watm && NETWORK_HOURS=$(HOURS) cargo test --release --locked -p watm-netstack --test bad_networks
+
 # Two parts run at a time, first builds and then tests, because each waits at times for the network or for a single
 # thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not build
 # the same file. Without root, tests that need it are skipped, and listed at the end.

@@ -16,13 +16,20 @@ pub struct Client {
     device: Queues,
     pub sockets: SocketSet<'static>,
     next_port: u16,
+    /// The size of each buffer in bytes.
+    buffer: usize,
 }
 
-/// The client's buffer size in bytes: more than the stack's largest window.
+/// The usual buffer size in bytes: more than the stack's largest window.
 const BUFFER: usize = 4 << 20;
 
 impl Client {
     pub fn new(mtu: usize, seed: u64) -> Self {
+        Self::with_buffer(mtu, seed, BUFFER)
+    }
+
+    /// A client with buffers of this size for each connection.
+    pub fn with_buffer(mtu: usize, seed: u64, buffer: usize) -> Self {
         let mut device = Queues {
             mtu,
             ..Queues::default()
@@ -42,13 +49,14 @@ impl Client {
             device,
             sockets: SocketSet::new(Vec::new()),
             next_port: 40_000,
+            buffer,
         }
     }
 
     /// Waits for one connection to this address, of any host.
     pub fn listen(&mut self, address: SocketAddr) -> SocketHandle {
         self.interface.set_any_ip(true);
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
+        let buffer = || SocketBuffer::new(vec![0; self.buffer]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_congestion_control(CongestionControl::Reno);
         socket
@@ -58,7 +66,7 @@ impl Client {
     }
 
     pub fn connect(&mut self, destination: SocketAddr) -> SocketHandle {
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
+        let buffer = || SocketBuffer::new(vec![0; self.buffer]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_congestion_control(CongestionControl::Reno);
         self.next_port += 1;

@@ -3,6 +3,7 @@
 
 mod application;
 mod client;
+pub mod conversation;
 mod link;
 pub mod packets;
 pub mod path;

@@ -48,6 +48,21 @@ pub struct Bottleneck {
     pub queue: Duration,
 }
 
+/// The packets that a path loses.
+#[derive(Debug, Clone, Copy)]
+pub enum Loss {
+    None,
+    /// Each of a thousand packets for itself.
+    Random(usize),
+    /// Good and bad times of exponentially distributed lengths (Gilbert and Elliott), with the losses
+    /// in a thousand during the bad ones.
+    Bursts {
+        good: Duration,
+        bad: Duration,
+        lost: usize,
+    },
+}
+
 /// The treatment of the packets of one direction.
 #[derive(Debug, Clone)]
 pub struct Path {
@@ -59,6 +74,11 @@ pub struct Path {
     pub late: Duration,
     /// The packets in a thousand that arrive twice.
     pub duplicated: usize,
+    pub loss: Loss,
+    /// The packets in a thousand that arrive damaged.
+    pub damaged: usize,
+    /// The longest packets from these times on, in bytes; others are lost silently.
+    pub longest: Vec<(Duration, usize)>,
 }
 
 impl Path {
@@ -69,15 +89,27 @@ impl Path {
             reordered: 0,
             late: Duration::ZERO,
             duplicated: 0,
+            loss: Loss::None,
+            damaged: 0,
+            longest: Vec::new(),
         }
+    }
+
+    /// The longest packet at this time.
+    pub fn longest_at(&self, now: Duration) -> usize {
+        let past = self.longest.iter().rev().find(|(at, _)| *at <= now);
+        past.map_or(usize::MAX, |(_, longest)| *longest)
     }
 }
 
 /// One direction of a path.
 pub struct Way {
-    path: Path,
+    pub path: Path,
     random: Random,
     sent: u64,
+    /// True in a bad time of [`Loss::Bursts`], and the time when that changes.
+    bad: bool,
+    changes: Duration,
     last: Duration,
     /// The time when the bottleneck becomes idle.
     free: Duration,
@@ -89,6 +121,8 @@ impl Way {
             path,
             random: Random(seed),
             sent: 0,
+            bad: true,
+            changes: Duration::ZERO,
             last: Duration::ZERO,
             free: Duration::ZERO,
         }
@@ -97,6 +131,9 @@ impl Way {
     /// The arrival times of a packet of this many bytes that is sent at `now`: two if it is
     /// duplicated, none if it is lost. Times count from the beginning of the connection.
     pub fn arrivals(&mut self, now: Duration, bytes: usize) -> Vec<Duration> {
+        if self.loses(now) || bytes > self.path.longest_at(now) {
+            return Vec::new();
+        }
         let queue = self.path.bottleneck.map(|bottleneck| bottleneck.queue);
         if queue.is_some_and(|queue| self.free > now + queue) {
             return Vec::new();
@@ -106,6 +143,50 @@ impl Way {
             arrivals.push(self.arrival(now));
         }
         arrivals
+    }
+
+    /// The packets that arrive, with their times, some of them damaged.
+    pub fn carry(&mut self, now: Duration, packet: &[u8]) -> Vec<(Duration, Vec<u8>)> {
+        let arrivals = self.arrivals(now, packet.len());
+        let packets = arrivals
+            .into_iter()
+            .map(|at| (at, self.maybe_damage(packet)));
+        packets.collect()
+    }
+
+    /// A copy of a packet, perhaps with one bit changed, which every checksum reveals, or cut off.
+    fn maybe_damage(&mut self, packet: &[u8]) -> Vec<u8> {
+        let mut copy = packet.to_vec();
+        if self.path.damaged == 0 || self.random.below(1000) >= self.path.damaged {
+            return copy;
+        }
+        let at = self.random.below(copy.len());
+        match self.random.below(8) {
+            0 => copy.truncate(at),
+            _ => copy[at] ^= 1 << self.random.below(8),
+        }
+        copy
+    }
+
+    fn loses(&mut self, now: Duration) -> bool {
+        match self.path.loss {
+            Loss::None => false,
+            Loss::Random(lost) => self.random.below(1000) < lost,
+            Loss::Bursts { good, bad, lost } => {
+                while self.changes <= now {
+                    self.bad = !self.bad;
+                    let mean = if self.bad { bad } else { good };
+                    let lasts = self.exponential(mean);
+                    self.changes += lasts;
+                }
+                self.bad && self.random.below(1000) < lost
+            }
+        }
+    }
+
+    fn exponential(&mut self, mean: Duration) -> Duration {
+        let uniform = (self.random.below(1 << 24) + 1) as f64 / f64::from(1 << 24);
+        mean.mul_f64(-uniform.ln()) + Duration::from_micros(1)
     }
 
     /// The arrival time if there is always room for it.
