@@ -7,6 +7,7 @@
 mod config;
 mod connections;
 mod dialled;
+mod ends;
 mod generations;
 mod inner;
 mod packet;
@@ -27,6 +28,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::run),
     ("dialled", dialled::run),
+    ("ends", ends::run),
     ("generations", generations::run),
     ("inner", inner::run),
     ("peer", peer::run),
