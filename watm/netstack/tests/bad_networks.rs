@@ -13,7 +13,7 @@ use std::time::Duration;
 use support::conversation::{Conversation, Other};
 
 /// The seeds of a test.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 120;
 
 /// The value of an environment variable that holds a number.
 fn number(name: &str) -> Option<u64> {

@@ -29,8 +29,10 @@ pub enum Other {
 const LIMIT: Duration = Duration::from_secs(2 * 3600);
 /// The same for the time after a reset, which its peer may have to notice by a keep-alive.
 const RESET_LIMIT: Duration = Duration::from_secs(1200);
-/// The most events of a second of virtual time, and of a conversation.
+/// The most events of a conversation.
 const EVENTS: u64 = 40_000_000;
+/// The most bytes of one write.
+const CHUNK: usize = 64 << 10;
 
 /// The actions of the application of one end.
 #[derive(Debug, Clone)]
@@ -592,7 +594,7 @@ impl<'a> Table<'a> {
         while let Some((at, length)) = plan.writes.get(self.next[side])
             && *at <= self.now
         {
-            let left = length - self.within[side];
+            let left = (length - self.within[side]).min(CHUNK);
             let from = self.written[side];
             let bytes: Vec<u8> = (from..from + left).map(|at| pattern(side, at)).collect();
             let taken = self.ends[side].write(&bytes);
@@ -602,8 +604,10 @@ impl<'a> Table<'a> {
             if taken < left {
                 return;
             }
-            self.next[side] += 1;
-            self.within[side] = 0;
+            if self.within[side] == *length {
+                self.next[side] += 1;
+                self.within[side] = 0;
+            }
         }
         if self.next[side] == plan.writes.len() && self.end_of(side) <= self.now {
             self.ends[side].close();
