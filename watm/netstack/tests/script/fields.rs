@@ -89,7 +89,8 @@ pub fn make(
     let (mut start, mut end) = (connection.seq, None);
     let (mut ack, mut win) = (connection.ack, connection.win);
     let (mut value, mut echo) = (clock, None);
-    let mut stamps = connection.timestamps || is_syn && connection.their_clock.is_some();
+    let agreed = connection.timestamps && !is_syn;
+    let mut stamps = agreed || is_syn && connection.their_clock.is_some();
     while let Some(word) = words.next() {
         match word {
             "seq" => {
