@@ -22,10 +22,15 @@ fn client(number: usize) -> SocketAddr {
 
 /// Completes a handshake, and returns the stack's first sequence number.
 fn establish(bench: &mut Bench, peer: u32, source: SocketAddr) -> u32 {
-    let answers = bench.packet(peer, &packets::syn(source, server(), 100));
+    establish_from(bench, peer, source, 100)
+}
+
+/// Opens a connection whose first number is `first`.
+fn establish_from(bench: &mut Bench, peer: u32, source: SocketAddr, first: u32) -> u32 {
+    let answers = bench.packet(peer, &packets::syn(source, server(), first));
     let answer = read_tcp(&answers[0]);
-    assert!(answer.syn && answer.acknowledges == Some(101));
-    bench.packet(peer, &segment(source, 101, answer.sequence + 1, &[]));
+    assert!(answer.syn && answer.acknowledges == Some(first + 1));
+    bench.packet(peer, &segment(source, first + 1, answer.sequence + 1, &[]));
     answer.sequence + 1
 }
 
@@ -466,7 +471,11 @@ fn a_new_connection_replaces_one_in_time_wait() {
             .packet(1, &segment(client(1), 102, next + 1, &[]))
             .is_empty()
     );
-    establish(&mut bench, 1, client(1));
+    // An old SYN opens nothing (RFC 9293 section 3.6.1).
+    let old = read_tcp(&bench.packet(1, &packets::syn(client(1), server(), 100))[0]);
+    assert!(!old.syn && old.acknowledges == Some(102));
+    let later = establish_from(&mut bench, 1, client(1), 200);
+    assert!(later.wrapping_sub(next) > 64 << 10, "{next} then {later}");
     assert_eq!(bench.app.streams().len(), 2);
     assert_eq!(bench.stack.flows(), 1);
 }
@@ -500,8 +509,8 @@ fn a_client_that_forgot_a_connection_can_open_it_again() {
 fn a_closed_connection_is_remembered_for_a_while() {
     let mut bench = Bench::new(Config::default());
     let mut next = 0;
-    for number in [1, 2, 1, 3] {
-        next = establish(&mut bench, 1, client(number));
+    for (number, first) in [(1, 100), (2, 100), (1, 200), (3, 100)] {
+        next = establish_from(&mut bench, 1, client(number), first);
         let stream = bench.app.streams().last().unwrap().clone();
         stream.write(&[1; 50_000]);
         stream.close();
@@ -509,10 +518,10 @@ fn a_closed_connection_is_remembered_for_a_while() {
         let fin = Tcp {
             control: TcpControl::Fin,
             window: 65535,
-            ..tcp(client(number), 101, next + 50_001)
+            ..tcp(client(number), first + 1, next + 50_001)
         };
         for end in [10_000, 20_000, 30_000, 40_000, 50_000] {
-            bench.packet(1, &segment(client(number), 101, next + end, &[]));
+            bench.packet(1, &segment(client(number), first + 1, next + end, &[]));
         }
         bench.packet(1, &fin.packet());
         assert!(stream.finished());

@@ -103,6 +103,10 @@ impl ByteStream for Stream {
         if state.over || state.read_closed {
             return Ok(None);
         }
+        if max_bytes == 0 {
+            // The system would report the end of the stream.
+            return Ok(Some(Vec::new()));
+        }
         let mut data = Vec::new();
         // Lossless, since pointers of wasm32 have 32 bits.
         match End::read(&mut state.descriptor, &mut data, max_bytes as usize) {

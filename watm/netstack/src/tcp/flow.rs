@@ -193,6 +193,8 @@ impl Flow {
             self.answered(answer, segment, cx);
             if dialled {
                 self.connected();
+            }
+            if segment.is_syn() {
                 return;
             }
         }
@@ -223,6 +225,9 @@ impl Flow {
     }
 
     fn work(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
+        if self.was_aborted() {
+            return self.abort(cx);
+        }
         if let Link::Handshake(handshake) = &mut self.link {
             handshake.send(cx);
             return self.end(false, cx).unwrap_or(Verdict::Wait);
@@ -238,6 +243,19 @@ impl Flow {
             connection.expire(cx);
         }
         self.exchange(cx)
+    }
+
+    /// Returns true if the application has aborted a flow that takes no bytes of it: before the peer
+    /// has answered, or after the end of its bytes.
+    fn was_aborted(&mut self) -> bool {
+        let takes = matches!(self.link, Link::Connection(_)) && !self.flags.closed;
+        let Application::Open(stream) = &mut self.application else {
+            return false;
+        };
+        if takes || !std::mem::take(&mut self.flags.readable) {
+            return false;
+        }
+        stream.read(0).is_err()
     }
 
     /// Sends what the application has, in turns of taking and sending.

@@ -410,7 +410,11 @@ impl Tcp {
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
-        let mut flow = Flow::accepted(self.start(key, io.now), token, info, syn);
+        let mut start = self.start(key, io.now);
+        if let Some(last) = self.time_wait.remove(&key) {
+            start.first = last.successor(start.first);
+        }
+        let mut flow = Flow::accepted(start, token, info, syn);
         flow.set_mtu(mtu);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
@@ -433,8 +437,7 @@ impl Tcp {
         let Some(last) = self.time_wait.find(key) else {
             return false;
         };
-        if segment.opens() {
-            self.time_wait.remove(key);
+        if segment.opens() && last.precedes(segment) {
             return false;
         }
         // A reset changes nothing (RFC 1337), and answering an acknowledgement would start an

@@ -6,6 +6,7 @@ use std::time::Duration;
 use watm_core::Instant;
 
 use super::options::Timestamp;
+use super::segment::Segment;
 use super::sequence::Sequence;
 use crate::hash::{Keyed, Map};
 use crate::table::Key;
@@ -16,6 +17,9 @@ const LENGTH: Duration = Duration::from_secs(10);
 /// The most connections remembered; the oldest are forgotten first. Segments of others are answered
 /// with RST, which ends them as well.
 const LIMIT: usize = 16384;
+
+/// The least distance from the last number of a connection to the first of the next one.
+const GAP: usize = 64 << 10;
 
 /// Connections in TIME-WAIT (RFC 9293 section 3.6), reduced to the answer to a repeated FIN.
 pub(crate) struct TimeWait {
@@ -34,6 +38,27 @@ pub(crate) struct Last {
     pub theirs: Sequence,
     /// The timestamp of the last segment, if the connection uses them.
     pub timestamp: Option<Timestamp>,
+}
+
+impl Last {
+    /// Returns true if a SYN opens a later connection, and is no old duplicate (RFC 6191 section 2).
+    pub(crate) fn precedes(&self, syn: &Segment<'_>) -> bool {
+        let later = syn.sequence.is_after(self.theirs);
+        match (self.timestamp, syn.options.timestamp) {
+            (Some(last), Some(next)) => match next.value.wrapping_sub(last.echo) as i32 {
+                0 => later,
+                age => age > 0,
+            },
+            (Some(_), None) => later,
+            (None, Some(_)) => true,
+            (None, None) => later,
+        }
+    }
+
+    /// The first number of the next connection: `first`, or one beyond the windows of this one.
+    pub(crate) fn successor(&self, first: Sequence) -> Sequence {
+        first.later(self.ours.plus(GAP))
+    }
 }
 
 impl TimeWait {
@@ -61,9 +86,9 @@ impl TimeWait {
         self.order.iter().map(|(_, key)| key)
     }
 
-    /// Forget a connection whose ports are used again.
-    pub(crate) fn remove(&mut self, key: &Key) {
-        self.connections.remove(key);
+    /// Forgets a connection whose ports are used again, and returns it.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<Last> {
+        self.connections.remove(key)
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {

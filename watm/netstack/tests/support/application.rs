@@ -241,8 +241,12 @@ impl StreamEnd {
     }
 
     pub fn abort(&self) {
-        self.0.borrow_mut().aborted = true;
-        self.wake_reader();
+        let mut stream = self.0.borrow_mut();
+        stream.aborted = true;
+        let (ready, token) = (Rc::clone(&stream.ready), stream.token);
+        drop(stream);
+        // The host lists the token whether the stack waits for bytes or not.
+        ready.borrow_mut().insert(token);
         self.read();
     }
 

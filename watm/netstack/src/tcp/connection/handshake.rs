@@ -42,6 +42,8 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Handshake {
     start: Start,
+    /// True if this side opens the connection.
+    dialled: bool,
     mtu: usize,
     /// The peer's SYN.
     peer: Option<PeerSyn>,
@@ -86,6 +88,7 @@ impl Handshake {
     pub(crate) fn accept(start: Start, syn: &Segment<'_>) -> Self {
         let ecn = Flags::ECE | Flags::CWR;
         Handshake {
+            dialled: false,
             peer: Some(PeerSyn::read(syn, syn.flags.has(ecn))),
             ..Self::dial(start)
         }
@@ -94,6 +97,7 @@ impl Handshake {
     /// Begins a connection to the peer.
     pub(crate) fn dial(start: Start) -> Self {
         Handshake {
+            dialled: true,
             mtu: 0,
             peer: None,
             tries: 0,
@@ -105,7 +109,7 @@ impl Handshake {
 
     /// Returns true if this side opens the connection.
     pub(crate) fn is_dialled(&self) -> bool {
-        self.peer.is_none()
+        self.dialled
     }
 
     /// Set the MTU of the path to the peer.
@@ -128,8 +132,9 @@ impl Handshake {
         let Some(peer) = &self.peer else {
             return Judgement::Take;
         };
-        // A repeated SYN gets the same answer again.
-        let repeats = segment.opens() && segment.sequence.plus(1) == peer.next;
+        // A repeated SYN gets the same answer again, and one that crossed ours is repeated with an
+        // acknowledgement.
+        let repeats = segment.is_syn() && segment.sequence.plus(1) == peer.next;
         if repeats || !segment.resets() && !segment.is_syn() {
             return Judgement::Take;
         }
@@ -142,7 +147,7 @@ impl Handshake {
         match &self.peer {
             None => self.arrive_dialled(segment, now),
             Some(_) if segment.resets() => Answer::Refused,
-            Some(_) if segment.is_syn() => {
+            Some(_) if segment.opens() => {
                 self.due = now;
                 Answer::None
             }
@@ -189,10 +194,13 @@ impl Handshake {
     /// Processes a possible answer to the SYN of a dialled connection (RFC 9293
     /// section 3.10.7.3).
     fn arrive_dialled(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
-        // A peer that opens the same connection at the same time repeats its SYN, and
-        // implementations send no data with the acceptance.
-        if segment.opens() || segment.is_syn() && !segment.payload.is_empty() {
+        // Implementations send no data with the acceptance.
+        if segment.is_syn() && !segment.payload.is_empty() {
             return Answer::Malformed;
+        }
+        if segment.opens() {
+            self.cross(segment, now);
+            return Answer::None;
         }
         let answers = segment.acknowledges == Some(self.start.first.plus(1)) && self.tries > 0;
         match (answers, segment.resets()) {
@@ -210,6 +218,13 @@ impl Handshake {
             }
             _ => Answer::None,
         }
+    }
+
+    /// Accepts the SYN of a peer that opens the same connection at the same time (RFC 9293
+    /// section 3.5, figure 7).
+    fn cross(&mut self, syn: &Segment<'_>, now: Instant) {
+        self.peer = Some(PeerSyn::read(syn, false));
+        self.due = now;
     }
 
     /// Returns true if SYNs offer ECN: the first two do. Some networks drop them (RFC 3168
