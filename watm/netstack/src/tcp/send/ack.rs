@@ -63,7 +63,7 @@ impl Transmitter {
             self.advance(ack.to, pool, now);
         }
         let duplicate = self.find_duplicate(ack, now);
-        self.undo_by(&progress, now);
+        self.undo_by(&progress, acknowledged > 0, now);
         self.end_recovery(now);
         let repeats = acknowledged == 0 && progress.delivery.bytes() == 0;
         self.end_tail_probe(duplicate, repeats && ack.is_bare, now);
@@ -210,8 +210,16 @@ impl Transmitter {
     }
 
     /// Undoes what the progress shows to be wrong.
-    fn undo_by(&mut self, progress: &Progress, now: Instant) {
-        let by_first = progress.not_lost > 0 || self.selective && progress.unrepeated > 0;
+    fn undo_by(&mut self, progress: &Progress, advances: bool, now: Instant) {
+        let unrepeated = progress.unrepeated;
+        let by_first = progress.not_lost > 0
+            || match self.selective {
+                true => unrepeated > 0,
+                false => {
+                    let timeout = self.spurious.as_mut();
+                    timeout.is_some_and(|timeout| timeout.answered(advances, unrepeated))
+                }
+            };
         if self.phase == Phase::Timeout && by_first {
             self.undo_timeout(now);
         } else if progress.not_lost + progress.unrepeated > 0 {

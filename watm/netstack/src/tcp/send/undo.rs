@@ -25,14 +25,28 @@ pub(super) struct Doubt {
 #[derive(Debug)]
 pub(super) struct SpuriousTimeout {
     width: Width,
+    /// The acknowledgements since, from a peer that is not selective.
+    answers: Answers,
     /// The reduced width, if it was reduced since.
     narrowed: Option<Width>,
+}
+
+/// The acknowledgements after a timeout. The second one reveals that nothing was lost, if it covers
+/// bytes that were not sent again (RFC 5682 section 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    None,
+    /// One has advanced, and nothing was sent again since.
+    One,
+    /// The next ones reveal nothing.
+    Ambiguous,
 }
 
 impl SpuriousTimeout {
     pub(super) fn new(width: Width) -> Self {
         SpuriousTimeout {
             width,
+            answers: Answers::None,
             narrowed: None,
         }
     }
@@ -40,6 +54,26 @@ impl SpuriousTimeout {
     /// Records that segments are reduced to this width.
     pub(super) fn narrowed(&mut self, width: Width) {
         self.narrowed = Some(width);
+    }
+}
+
+impl SpuriousTimeout {
+    /// Records an acknowledgement. Returns true if it reveals that the timeout was spurious.
+    /// `unrepeated` bytes of it were not sent again.
+    pub(super) fn answered(&mut self, advances: bool, unrepeated: usize) -> bool {
+        let second = self.answers == Answers::One && advances;
+        self.answers = match self.answers {
+            Answers::None | Answers::One if advances => Answers::One,
+            _ => Answers::Ambiguous,
+        };
+        second && unrepeated > 0
+    }
+
+    /// Records a retransmission.
+    pub(super) fn sent_again(&mut self) {
+        if self.answers == Answers::One {
+            self.answers = Answers::Ambiguous;
+        }
     }
 }
 
@@ -62,6 +96,9 @@ impl Transmitter {
     /// Records that a range was retransmitted.
     pub(super) fn doubt_sent_again(&mut self, start: Sequence, end: Sequence) {
         let next = self.next;
+        if let Some(timeout) = &mut self.spurious {
+            timeout.sent_again();
+        }
         if let Some(doubt) = &mut self.doubt {
             doubt.from = doubt.from.earlier(start);
             doubt.to = doubt.to.later(end);
