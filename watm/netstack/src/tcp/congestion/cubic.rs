@@ -40,6 +40,9 @@ const SAMPLES_AT_THE_END: u8 = 3;
 /// section 4.3, `CSS_GROWTH_DIVISOR` and `CSS_ROUNDS`).
 const CONSERVATIVE_DIVISOR: usize = 4;
 const CONSERVATIVE_ROUNDS: u8 = 5;
+/// The growth of the round trip in conservative slow start that ends it at once: all that the window
+/// grew by waits in the queue.
+const FULL: f32 = 1.75;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
@@ -47,6 +50,13 @@ const TOLERATED_MORE: usize = 3;
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
 const NON_VALIDATED: Duration = Duration::from_secs(300);
+/// The pacing rate after a pause, relative to a window for each round trip (`tcp_pacing_ca_ratio` of
+/// Linux), the segments that leave at once, and the window in segments that makes no burst worth
+/// pacing.
+const PACE: f32 = 1.2;
+const QUANTUM: usize = 16;
+const LEAST_PACED: usize = 64;
+
 /// The state of the algorithm. See the module's documentation. Windows are in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Cubic {
@@ -55,6 +65,10 @@ pub(crate) struct Cubic {
     acknowledged_at: Instant,
     /// The time when the window was last full, or shrank because it was not.
     validated_at: Instant,
+    /// The smoothed round trip.
+    smoothed: Duration,
+    /// True in the first round trip after a pause: no acknowledgements pace the flow.
+    restarts: bool,
     round: Round,
     /// Bytes recently delivered, and bytes recently lost.
     arrived: usize,
@@ -100,7 +114,7 @@ struct Round {
     /// Its quickest measurement, and the number of measurements.
     quickest: Option<Measured>,
     samples: u8,
-    /// The least round trip of the round before.
+    /// The least round trip of the rounds before.
     last: Option<Duration>,
 }
 
@@ -127,6 +141,8 @@ impl Cubic {
             curve: Curve::new(start),
             acknowledged_at: start.now,
             validated_at: start.now,
+            smoothed: start.round_trip.unwrap_or(Duration::ZERO),
+            restarts: false,
             round: Round::default(),
             arrived: 0,
             lost: 0,
@@ -227,7 +243,7 @@ impl Cubic {
         self.curve.queues = quickest.is_some_and(|trip| waited(trip.took, ack.least));
         self.round = Round {
             until: ack.total_delivered,
-            last: quickest.map(|trip| trip.took).or(last),
+            last: last.into_iter().chain(quickest.map(|trip| trip.took)).min(),
             ..Round::default()
         };
     }
@@ -257,13 +273,15 @@ impl Congestion for Cubic {
         self.curve.window
     }
 
-    /// Acknowledgements pace the flow.
+    /// Acknowledgements pace the flow, except after a pause.
     fn pacing_rate(&self) -> Option<u64> {
-        None
+        let trip = Some(self.smoothed.as_secs_f32());
+        let trip = trip.filter(|trip| self.restarts && *trip > 0.0)?;
+        Some((self.curve.window as f32 * PACE / trip) as u64)
     }
 
     fn send_quantum(&self) -> usize {
-        usize::MAX
+        QUANTUM * self.curve.segment
     }
 
     fn set_segment(&mut self, segment: usize) {
@@ -272,6 +290,8 @@ impl Congestion for Cubic {
 
     fn on_idle_restart(&mut self, restart: &IdleRestart) {
         self.validate(restart.now);
+        let is_burst = self.curve.window > LEAST_PACED * self.curve.segment;
+        self.restarts = is_burst && restart.idle >= self.smoothed;
     }
 
     fn on_send(&mut self, sent: &Sent) {
@@ -282,6 +302,8 @@ impl Congestion for Cubic {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
+        self.smoothed = ack.smoothed;
+        self.restarts = false;
         self.measure(ack);
         self.count_arrived(ack.delivered);
         if ack.congestion_echoed {
@@ -445,6 +467,12 @@ impl Curve {
             Some(conservative) if quickest.took < conservative.baseline => {
                 self.conservative = None;
             }
+            Some(conservative)
+                if conservative.rounds > 0
+                    && quickest.took > conservative.baseline.mul_f32(FULL) =>
+            {
+                self.end_slow_start();
+            }
             None if last.is_some_and(|last| waited(quickest.took, last)) => {
                 self.conservative = Some(Conservative {
                     baseline: quickest.took,
@@ -460,10 +488,14 @@ impl Curve {
         if let Some(conservative) = &mut self.conservative {
             conservative.rounds += 1;
             if conservative.rounds > CONSERVATIVE_ROUNDS {
-                self.conservative = None;
-                self.threshold = self.threshold.min(self.window);
+                self.end_slow_start();
             }
         }
+    }
+
+    fn end_slow_start(&mut self) {
+        self.conservative = None;
+        self.threshold = self.threshold.min(self.window);
     }
 
     /// Returns true if a round trip was measured with much of the window in flight. Others reveal
@@ -630,6 +662,37 @@ mod tests {
         flow.full_round(TRIP);
         let before = flow.cubic.window();
         assert!(flow.full_round(TRIP) > before / 10 * 19);
+    }
+
+    #[test]
+    fn slow_start_ends_when_all_growth_waits_in_the_queue() {
+        let mut flow = Flow::new();
+        for took in [TRIP, TRIP, TRIP.mul_f64(1.2), TRIP.mul_f64(2.4)] {
+            flow.full_round(took);
+        }
+        let before = flow.cubic.window();
+        assert!(flow.full_round(TRIP.mul_f64(2.4)) < before / 10 * 11);
+    }
+
+    #[test]
+    fn a_flow_is_paced_only_after_a_pause() {
+        let mut flow = Flow::new();
+        let restart = |flow: &mut Flow, idle| {
+            flow.cubic.on_idle_restart(&IdleRestart {
+                now: flow.now,
+                idle,
+                app_limited: true,
+            });
+            flow.cubic.pacing_rate()
+        };
+        assert_eq!(restart(&mut flow, TRIP), None);
+        flow.cubic.curve.window = 100 * SEGMENT;
+        assert_eq!(restart(&mut flow, TRIP / 2), None);
+        // A little more than a window in a round trip.
+        let rate = restart(&mut flow, TRIP).expect("a rate") / SEGMENT as u64;
+        assert!((1150..1250).contains(&rate), "{rate} segments a second");
+        flow.full_round(TRIP);
+        assert_eq!(flow.cubic.pacing_rate(), None);
     }
 
     #[test]

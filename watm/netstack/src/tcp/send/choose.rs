@@ -52,9 +52,6 @@ impl Transmitter {
     pub(crate) fn sent(&mut self, chosen: &Chosen, now: Instant) {
         let bytes = chosen.start.until(chosen.end);
         let before = self.in_flight();
-        if self.outstanding.in_flight() == 0 && !chosen.again {
-            self.restart(now);
-        }
         let stamp = self.rate.stamp(before, before + bytes, now);
         if chosen.again {
             self.outstanding
@@ -139,6 +136,9 @@ impl Transmitter {
         let sendable = self.sendable();
         if sendable == 0 {
             return None;
+        }
+        if self.outstanding.in_flight() == 0 && self.pacer.waits_until(now).is_none() {
+            self.restart(now);
         }
         self.allowance_now(now)?;
         let len = match self.congestion.pacing_rate() {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use watm_core::Instant;
 
 /// The time whose bytes may leave at once after a pause, so that late timers cost no throughput.
-const SLACK: Duration = Duration::from_millis(4);
+const SLACK: Duration = Duration::from_millis(2);
 
 /// The next transmission of a connection.
 #[derive(Debug, Default)]
@@ -40,13 +40,13 @@ mod tests {
     fn a_burst_then_the_rate() {
         let mut pacer = Pacer::default();
         let start = Instant(1_000_000_000);
-        // A megabyte a second; the bytes of 4 ms at once.
+        // A megabyte a second; the bytes of 2 ms at once.
         let mut sent = 0;
         while pacer.waits_until(start).is_none() {
             pacer.sent(1000, 1_000_000, 0, start);
             sent += 1;
         }
-        assert_eq!(sent, 5);
+        assert_eq!(sent, 3);
         assert_eq!(
             pacer.waits_until(start),
             Some(start + Duration::from_millis(1))
