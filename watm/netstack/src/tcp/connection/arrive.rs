@@ -17,9 +17,11 @@ impl Connection {
             return;
         }
         self.remember(segment, now);
-        // Second and fourth: RST. SYNs are judged before.
+        // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC 1337).
         if segment.resets() {
-            self.state = State::Closed(End::Reset);
+            if self.state != State::TimeWait {
+                self.state = State::Closed(End::Reset);
+            }
             return;
         }
         // Fifth: ACK.

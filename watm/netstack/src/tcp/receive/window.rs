@@ -85,8 +85,12 @@ impl Receiver {
         (field, announced.later(window.end))
     }
 
-    /// Returns true if the application took so much that the peer must learn of the room now.
+    /// Returns true if the application took so much that the peer must learn of the room now. After
+    /// its FIN it needs none.
     pub(super) fn must_announce(&self, segment: usize) -> bool {
+        if self.has_ended() {
+            return false;
+        }
         let (_, end) = self.announcement(segment);
         let grows = self.window.end.until(end);
         let shown = self.room();

@@ -33,7 +33,12 @@ impl PathMtu {
 
     /// The payload bytes of a full segment.
     pub(super) fn segment(&self) -> usize {
-        let mtu = self.width.mtu(self.mtu);
+        self.segment_of(self.width)
+    }
+
+    /// The same with segments of this width.
+    pub(super) fn segment_of(&self, width: Width) -> usize {
+        let mtu = width.mtu(self.mtu);
         self.most.min(mtu.saturating_sub(self.headers)).max(1)
     }
 

@@ -232,12 +232,12 @@ impl Transmitter {
         self.recover = self.next;
     }
 
-    /// Shortens segments if full ones were unanswered several times: they may be too long for a
+    /// Shortens segments if long ones were unanswered several times: they may be too long for a
     /// router that does not report it (RFC 2923 section 2.1).
     fn narrow(&mut self) {
-        let is_full = self.una.until(self.next) >= self.segment();
         let width = Width::after_silence(self.trips.timeouts(), self.path.is_ipv4);
-        if is_full && width > self.path.width() {
+        let is_long = self.una.until(self.next) > self.path.segment_of(width);
+        if is_long && width > self.path.width() {
             if let Some(timeout) = &mut self.spurious {
                 timeout.narrowed(width);
             }
