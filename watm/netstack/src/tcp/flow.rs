@@ -248,11 +248,14 @@ impl Flow {
     /// Returns true if the application has aborted a flow that takes no bytes of it: before the peer
     /// has answered, or after the end of its bytes.
     fn was_aborted(&mut self) -> bool {
-        let takes = matches!(self.link, Link::Connection(_)) && !self.flags.closed;
+        let (takes, over) = match &self.link {
+            Link::Connection(connection) => (!self.flags.closed, connection.is_over()),
+            Link::Handshake(_) | Link::Failed => (false, false),
+        };
         let Application::Open(stream) = &mut self.application else {
             return false;
         };
-        if takes || !std::mem::take(&mut self.flags.readable) {
+        if takes || !std::mem::take(&mut self.flags.readable) && !over {
             return false;
         }
         stream.read(0).is_err()

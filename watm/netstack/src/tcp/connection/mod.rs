@@ -71,6 +71,11 @@ impl Connection {
         self.state
     }
 
+    /// Returns true if the peer has nothing more to send or to answer.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Closed(_) | State::TimeWait)
+    }
+
     /// The bytes that the application can take at once, at most `most`.
     pub(crate) fn peek(&self, most: usize) -> &[u8] {
         self.receiver.peek(most)

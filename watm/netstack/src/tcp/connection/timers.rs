@@ -16,10 +16,11 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 const LONGEST: Duration = Duration::from_secs(75);
 
 impl Connection {
-    /// The time of the next timer.
+    /// The time of the next timer. A connection that is over waits for the application to read, which
+    /// is looked at now and then.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        if matches!(self.state, State::Closed(_) | State::TimeWait) {
-            return None;
+        if self.is_over() {
+            return Some(self.silent_until());
         }
         let timers = [
             self.transmitter.deadline(now),
@@ -34,6 +35,10 @@ impl Connection {
     pub(crate) fn expire(&mut self, cx: &mut Context<'_, '_>) {
         let now = cx.io.now;
         if self.deadline(now).is_none_or(|at| at > now) {
+            return;
+        }
+        if self.is_over() {
+            self.probed = now;
             return;
         }
         if self
@@ -62,6 +67,10 @@ impl Connection {
     /// The time of a keep-alive probe. Anything in flight is a probe as well.
     fn keep_alive_at(&self) -> Option<Instant> {
         let idle = self.transmitter.is_idle();
-        idle.then(|| self.heard.max(self.probed) + KEEP_ALIVE)
+        idle.then(|| self.silent_until())
+    }
+
+    fn silent_until(&self) -> Instant {
+        self.heard.max(self.probed) + KEEP_ALIVE
     }
 }
