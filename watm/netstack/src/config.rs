@@ -2,7 +2,17 @@
 
 use std::time::Duration;
 
-use crate::tcp::congestion::Algorithm;
+/// A congestion control algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Algorithm {
+    /// CUBIC (RFC 9438) with HyStart++ (RFC 9406). A few losses without a queue do not shrink its
+    /// window.
+    #[default]
+    Cubic,
+    /// BBRv3 (draft-ietf-ccwg-bbr-06). It measures the path's bandwidth, and paces at it, instead of
+    /// growing its window until segments are lost.
+    Bbr,
+}
 
 /// The limits of a [`Netstack`](crate::Netstack).
 #[derive(Debug, Clone, PartialEq, Eq)]

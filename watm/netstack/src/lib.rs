@@ -33,10 +33,9 @@ use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-pub use config::Config;
+pub use config::{Algorithm, Config};
 pub use elsewhere::FlowKey;
 pub use table::Protocol;
-pub use tcp::congestion::Algorithm;
 use watm_core::{ByteStream, DatagramFlow, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;

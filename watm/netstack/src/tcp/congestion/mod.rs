@@ -37,20 +37,10 @@ pub(crate) use bbr::Bbr;
 pub(crate) use cubic::Cubic;
 pub(crate) use rate::{Delivery, Rate, RateSample, Stamp};
 
+pub(crate) use crate::config::Algorithm;
+
 /// The initial window in segments (RFC 6928).
 pub(crate) const INITIAL_SEGMENTS: usize = 10;
-
-/// A congestion control algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Algorithm {
-    /// CUBIC (RFC 9438) with HyStart++ (RFC 9406). A few losses without a queue do not shrink its
-    /// window.
-    #[default]
-    Cubic,
-    /// BBRv3 (draft-ietf-ccwg-bbr-06). It measures the path's bandwidth, and paces at it, instead of
-    /// growing its window until segments are lost.
-    Bbr,
-}
 
 impl Algorithm {
     /// Makes the state of a connection whose handshake is complete.
