@@ -36,8 +36,11 @@ struct Progress {
     shortest: Duration,
     /// The furthest arrival before, and the size of segments.
     before: (Option<Sequence>, usize),
-    /// The echoed timestamp, and the offset of the clock.
+    /// The echoed timestamp, and the offset of the clock, if the acknowledgement advances. Others echo
+    /// an older segment than the one that they report (RFC 7323 section 4.3).
     echo: Option<(u32, u32)>,
+    /// True for what was reported beyond a gap.
+    beyond: bool,
     delivery: Delivery,
     /// When the newest segment was sent that was sent only once.
     newest: Option<Instant>,
@@ -156,7 +159,11 @@ impl Transmitter {
             now,
             shortest: self.trips.shortest(),
             before: (self.rack.furthest(), segment),
-            echo: ack.echo.zip(self.clock),
+            echo: ack
+                .echo
+                .zip(self.clock)
+                .filter(|_| ack.to.is_after(self.una)),
+            beyond: false,
             delivery: Delivery::default(),
             newest: None,
             not_lost: 0,
@@ -170,6 +177,7 @@ impl Transmitter {
             ..
         } = self;
         outstanding.acknowledge(ack.to, |sent| progress.deliver(sent, rate, rack));
+        progress.beyond = true;
         if self.selective {
             for &(start, end) in ack.blocks {
                 if end.is_after(start) && start.is_after(una) && !end.is_after(next) {
@@ -249,7 +257,8 @@ impl Progress {
     /// a timestamp from before the last one (RFC 3522).
     fn precedes(&self, sent: &Transmission) -> bool {
         let soon = self.now < sent.sent + self.shortest / 4 * 3;
-        soon || self.echo.is_some_and(|(echo, offset)| {
+        let echo = self.echo.filter(|_| !self.beyond);
+        soon || echo.is_some_and(|(echo, offset)| {
             (echo.wrapping_sub(timestamp(offset, sent.sent)) as i32) < 0
         })
     }
