@@ -307,7 +307,7 @@ impl Flow {
             Link::Connection(connection) => connection.deadline(now),
             Link::Failed => None,
         };
-        // What was due was just done; the flow must not make the stack spin.
+        // A timer that is due has just run. The flow must not make the stack spin.
         let link = link.map(|at| at.max(now + Duration::from_millis(1)));
         let orphan = self.orphaned.map(|since| since + ORPHAN_TIMEOUT);
         let is_large = match &self.link {

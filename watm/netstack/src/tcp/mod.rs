@@ -1,7 +1,6 @@
 //! TCP (RFC 9293): a flow for each connection, accepted or dialled.
 
 mod buffer;
-#[allow(dead_code, reason = "CUBIC reads less than the interface reports")]
 pub(crate) mod congestion;
 mod connection;
 mod emit;

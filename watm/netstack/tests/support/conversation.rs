@@ -702,7 +702,9 @@ impl<'a> Table<'a> {
             let End::Stack(bench, stream) = end else {
                 continue;
             };
-            bench.wait(Duration::from_secs(120));
+            // A stack that waits for the peer's room reads nothing from its application, and so learns of an abort when
+            // its own bytes time out.
+            bench.wait(RESET_LIMIT);
             let held = bench.stack.held_bytes();
             if stream.is_some() && (held > 0 || !bench.stack.is_idle()) {
                 return Err(format!("{held} bytes are left after the end"));

@@ -549,9 +549,7 @@ mod tests {
             let limited = flight + SEGMENT > self.cubic.window();
             self.cubic.on_send(&Sent {
                 now: self.now,
-                bytes: flight,
                 in_flight: flight,
-                retransmission: false,
             });
             self.now = self.now + took;
             for _ in 0..PARTS {
@@ -572,17 +570,13 @@ mod tests {
                 now: self.now,
                 delivered: flight / PARTS,
                 acknowledged: flight / PARTS,
-                lost: 0,
-                prior_in_flight: flight,
                 in_flight: flight,
                 total_delivered: self.delivered,
-                total_lost: 0,
                 round_trip: Some(took),
                 smoothed: TRIP,
                 least: TRIP,
                 rate: Some(RateSample {
                     delivered: flight as u64,
-                    interval: took,
                     rate: Some(rate as u64),
                     app_limited: !limited,
                     prior_delivered: before,
@@ -593,7 +587,6 @@ mod tests {
                 window_limited: limited,
                 most_in_flight: flight,
                 congestion_echoed: false,
-                total_marked: 0,
             }
         }
 
@@ -601,13 +594,10 @@ mod tests {
             self.cubic.on_loss(&Loss {
                 now: self.now,
                 bytes: segments * SEGMENT,
-                in_flight: 0,
                 sent_in_flight: self.cubic.window(),
                 lost_since_sent: 0,
-                delivered_at_send: 0,
                 total_delivered: self.delivered,
                 app_limited: false,
-                retransmission: false,
                 window_limited: true,
             });
             self.cubic.window()
@@ -615,10 +605,7 @@ mod tests {
 
         fn undo(&mut self, segments: usize) -> usize {
             self.cubic.on_undo(&Undo {
-                now: self.now,
-                timeout: false,
                 not_lost: segments * SEGMENT,
-                in_flight: 0,
             });
             self.cubic.window()
         }

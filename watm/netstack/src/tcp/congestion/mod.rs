@@ -127,12 +127,8 @@ pub(crate) struct IdleRestart {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub now: Instant,
-    /// The number of bytes sent.
-    pub bytes: usize,
     /// The bytes in flight with them.
     pub in_flight: usize,
-    /// True if they were sent before.
-    pub retransmission: bool,
 }
 
 /// An acknowledgement, after all of its content was processed.
@@ -143,16 +139,10 @@ pub(crate) struct Ack {
     pub delivered: usize,
     /// The bytes by which the acknowledgement number advanced.
     pub acknowledged: usize,
-    /// The bytes newly marked as lost.
-    pub lost: usize,
-    /// The bytes in flight before it was processed, and now: sent, and neither acknowledged in any
-    /// way nor lost.
-    pub prior_in_flight: usize,
+    /// The bytes in flight now: sent, and neither acknowledged in any way nor lost.
     pub in_flight: usize,
-    /// The totals of the connection: `delivered` and `lost` bytes (C.delivered and C.lost of
-    /// draft-ietf-ccwg-bbr).
+    /// The bytes delivered in all (C.delivered of draft-ietf-ccwg-bbr).
     pub total_delivered: u64,
-    pub total_lost: u64,
     /// The round trip measured by it. Segments that were retransmitted are not measured, unless
     /// timestamps tell which transmission is acknowledged.
     pub round_trip: Option<Duration>,
@@ -169,8 +159,6 @@ pub(crate) struct Ack {
     pub most_in_flight: usize,
     /// True if the peer echoes congestion in this acknowledgement (ECE of RFC 3168 section 6.1.2).
     pub congestion_echoed: bool,
-    /// The bytes acknowledged while congestion was echoed, since the connection began.
-    pub total_marked: u64,
 }
 
 /// The recovery of a connection.
@@ -189,20 +177,14 @@ pub(crate) enum Phase {
 pub(crate) struct Loss {
     pub now: Instant,
     pub bytes: usize,
-    /// The bytes in flight now, without the lost ones.
-    pub in_flight: usize,
     /// The bytes in flight when the run was sent, itself included (`tx_in_flight` of
     /// draft-ietf-ccwg-bbr).
     pub sent_in_flight: usize,
     /// The bytes lost since the run was sent, itself included (C.lost - P.lost).
     pub lost_since_sent: u64,
-    /// The bytes delivered when the run was sent (P.delivered), and now (C.delivered).
-    pub delivered_at_send: u64,
     pub total_delivered: u64,
     /// True if the application limited the connection when the run was sent.
     pub app_limited: bool,
-    /// True if the run was a retransmission.
-    pub retransmission: bool,
     /// True if the window was full at some time in the last round trip.
     pub window_limited: bool,
 }
@@ -210,9 +192,6 @@ pub(crate) struct Loss {
 /// The begin of fast recovery.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recovery {
-    pub now: Instant,
-    /// The bytes in flight, without the lost ones.
-    pub in_flight: usize,
     pub total_delivered: u64,
 }
 
@@ -232,10 +211,6 @@ pub(crate) struct Timeout {
 /// A spurious recovery or timeout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Undo {
-    pub now: Instant,
-    /// True if a timeout was spurious, false if a fast recovery was.
-    pub timeout: bool,
     /// The bytes that were marked as lost and are not.
     pub not_lost: usize,
-    pub in_flight: usize,
 }

@@ -48,8 +48,6 @@ pub(crate) struct Delivery {
 pub(crate) struct RateSample {
     /// The bytes delivered in `interval`.
     pub delivered: u64,
-    /// The longer of the times in which they were sent, and in which they were acknowledged.
-    pub interval: Duration,
     /// The quotient in bytes per second, or `None` if the interval is shorter than the least round
     /// trip, and the sample is thus not valid.
     pub rate: Option<u64>,
@@ -153,7 +151,6 @@ impl Rate {
         });
         Some(RateSample {
             delivered,
-            interval,
             rate,
             app_limited: stamp.app_limited,
             prior_delivered: stamp.delivered,
@@ -192,7 +189,7 @@ mod tests {
         let mut delivery = Delivery::default();
         rate.deliver(&mut delivery, 1000, (&second, at(10)), at(110));
         let sample = rate.sample(delivery, Duration::from_millis(100)).unwrap();
-        assert_eq!((sample.delivered, sample.interval.as_millis()), (2000, 110));
+        assert_eq!((sample.delivered, sample.rate), (2000, Some(18_181)));
         // The third was sent when the first was delivered; the second's rate counts for it.
         let mut delivery = Delivery::default();
         rate.deliver(&mut delivery, 1000, (&third, at(100)), at(200));

@@ -94,7 +94,6 @@ struct Transmission {
     segment: u64,
     stamp: Stamp,
     at: Instant,
-    again: bool,
 }
 
 impl Path {
@@ -303,14 +302,11 @@ impl Sender {
             segment,
             stamp,
             at: now,
-            again: again.is_some(),
         };
         self.flight.insert(self.sent, transmission);
         self.control.on_send(&Sent {
             now,
-            bytes: SEGMENT,
             in_flight: self.in_flight,
-            retransmission: again.is_some(),
         });
         if let Some(rate) = self.control.pacing_rate() {
             let takes = SEGMENT as u64 * 1_000_000_000 / rate.max(1);
@@ -325,7 +321,6 @@ impl Sender {
         };
         self.acknowledged_at = now;
         self.times_out = 0;
-        let prior_in_flight = self.in_flight;
         self.in_flight -= SEGMENT;
         self.newest_delivered = self.newest_delivered.max(number);
         let mut delivery = Delivery::default();
@@ -334,7 +329,7 @@ impl Sender {
         let trip = now - transmission.at;
         self.measure(trip);
         let acknowledged = self.advance(transmission.segment);
-        let lost = self.lose(now);
+        self.lose(now);
         self.end_recovery(now);
         let least = self.least.unwrap_or(trip);
         let rate = self.rate.sample(delivery, least);
@@ -343,11 +338,8 @@ impl Sender {
             now,
             delivered: SEGMENT,
             acknowledged,
-            lost,
-            prior_in_flight,
             in_flight: self.in_flight,
             total_delivered: self.rate.delivered(),
-            total_lost: self.rate.lost(),
             round_trip: Some(trip),
             smoothed: self.smoothed,
             least,
@@ -356,7 +348,6 @@ impl Sender {
             window_limited: self.limited_at.is_some_and(limited),
             most_in_flight: self.most_in_flight,
             congestion_echoed: false,
-            total_marked: 0,
         });
     }
 
@@ -403,8 +394,6 @@ impl Sender {
         if bytes > 0 && self.recovers.is_none() {
             self.recovers = Some(self.next);
             self.control.on_recovery(&Recovery {
-                now,
-                in_flight: self.in_flight,
                 total_delivered: self.rate.delivered(),
             });
         }
@@ -419,13 +408,10 @@ impl Sender {
         self.control.on_loss(&Loss {
             now,
             bytes: SEGMENT,
-            in_flight: self.in_flight,
             sent_in_flight: stamp.in_flight as usize,
             lost_since_sent: self.rate.lost() - stamp.lost,
-            delivered_at_send: stamp.delivered,
             total_delivered: self.rate.delivered(),
             app_limited: stamp.app_limited,
-            retransmission: transmission.again,
             window_limited: self.limited_at.is_some_and(|at| now - at <= self.smoothed),
         });
     }

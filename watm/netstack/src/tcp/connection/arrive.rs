@@ -48,7 +48,7 @@ impl Connection {
         }
     }
 
-    /// Returns true if the segment is to be processed. If not, the answer is an acknowledgement.
+    /// Decides whether the segment is processed. If not, the answer is an acknowledgement.
     fn is_acceptable(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
         let now = cx.io.now;
         if !self.is_current(segment, now) {

@@ -132,7 +132,7 @@ impl Handshake {
         let Some(peer) = &self.peer else {
             return Judgement::Take;
         };
-        // A repeated SYN gets the same answer again, and one that crossed ours is repeated with an
+        // A repeated SYN gets the same answer again. A SYN that crossed the one of this end is answered with an
         // acknowledgement.
         let repeats = segment.is_syn() && segment.sequence.plus(1) == peer.next;
         if repeats || !segment.resets() && !segment.is_syn() {

@@ -31,8 +31,8 @@ impl Connection {
         })
     }
 
-    /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Returns false if it is
-    /// to be dropped.
+    /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Returns false for an old
+    /// duplicate.
     pub(super) fn is_current(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(timestamps) = &self.timestamps else {
             return true;

@@ -127,7 +127,7 @@ impl Receiver {
         self.window.size > LEAST
     }
 
-    /// Shrinks the window of an idle flow. What was announced stays.
+    /// Shrinks the window of an idle flow. The announced part stays.
     pub(crate) fn shrink(&mut self) {
         self.window.size = LEAST;
     }

@@ -57,16 +57,14 @@ impl Transmitter {
             return;
         }
         let opens = self.update_window(ack);
-        let prior_in_flight = self.in_flight();
-        let lost_before = self.rate.lost();
         let acknowledged = self.una.until(ack.to);
         self.count_duplicate(ack, acknowledged, opens);
         let progress = self.deliver(ack, now);
         if acknowledged > 0 {
             self.advance(ack.to, pool, now);
         }
-        let duplicate = self.find_duplicate(ack, now);
-        self.undo_by(&progress, acknowledged > 0, now);
+        let duplicate = self.find_duplicate(ack);
+        self.undo_by(&progress, acknowledged > 0);
         self.end_recovery(now);
         let repeats = acknowledged == 0 && progress.delivery.bytes() == 0;
         self.end_tail_probe(duplicate, repeats && ack.is_bare, now);
@@ -78,17 +76,13 @@ impl Transmitter {
         let delivered = progress.delivery.bytes();
         let rate = self.rate.sample(progress.delivery, self.trips.least());
         if delivered > 0 || ack.congested {
-            self.marked += if ack.congested { delivered as u64 } else { 0 };
             self.reduced |= ack.congested;
             let report = Ack {
                 now,
                 delivered,
                 acknowledged,
-                lost: usize::try_from(self.rate.lost().saturating_sub(lost_before)).unwrap_or(0),
-                prior_in_flight,
                 in_flight: self.in_flight(),
                 total_delivered: self.rate.delivered(),
-                total_lost: self.rate.lost(),
                 round_trip: trip,
                 smoothed: self.trips.smoothed(),
                 least: self.trips.least(),
@@ -97,7 +91,6 @@ impl Transmitter {
                 window_limited: self.usage.full,
                 most_in_flight: self.usage.flight,
                 congestion_echoed: ack.congested,
-                total_marked: self.marked,
             };
             self.congestion.on_ack(&report);
         }
@@ -205,20 +198,20 @@ impl Transmitter {
 
     /// Returns true if the first block tells of a duplicate: it precedes the acknowledged number, or
     /// lies in the second block (RFC 2883 section 4).
-    fn find_duplicate(&mut self, ack: &Acknowledgement<'_>, now: Instant) -> bool {
+    fn find_duplicate(&mut self, ack: &Acknowledgement<'_>) -> bool {
         let Some(&(start, end)) = ack.blocks.first().filter(|_| self.selective) else {
             return false;
         };
         let within = |&(first, last): &Block| !first.is_after(start) && !end.is_after(last);
         let is_duplicate = !end.is_after(ack.to) || ack.blocks.get(1).is_some_and(within);
         if is_duplicate && end.is_after(start) {
-            self.note_duplicate((start, end), now);
+            self.note_duplicate((start, end));
         }
         is_duplicate
     }
 
     /// Undoes what the progress shows to be wrong.
-    fn undo_by(&mut self, progress: &Progress, advances: bool, now: Instant) {
+    fn undo_by(&mut self, progress: &Progress, advances: bool) {
         let unrepeated = progress.unrepeated;
         let by_first = progress.not_lost > 0
             || match self.selective {
@@ -229,9 +222,9 @@ impl Transmitter {
                 }
             };
         if self.phase == Phase::Timeout && by_first {
-            self.undo_timeout(now);
+            self.undo_timeout();
         } else if progress.not_lost + progress.unrepeated > 0 {
-            self.not_lost(progress.not_lost + progress.unrepeated, now);
+            self.not_lost(progress.not_lost + progress.unrepeated);
         }
     }
 }

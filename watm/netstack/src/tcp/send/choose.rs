@@ -75,17 +75,12 @@ impl Transmitter {
         self.last_sent = now;
         self.blocked_since = None;
         self.urgent = false;
-        self.report_sent(bytes, chosen.again, now);
+        self.report_sent(bytes, now);
     }
 
-    fn report_sent(&mut self, bytes: usize, retransmission: bool, now: Instant) {
+    fn report_sent(&mut self, bytes: usize, now: Instant) {
         let in_flight = self.in_flight();
-        self.congestion.on_send(&Sent {
-            now,
-            bytes,
-            in_flight,
-            retransmission,
-        });
+        self.congestion.on_send(&Sent { now, in_flight });
         if let Some(rate) = self.congestion.pacing_rate() {
             let burst = INITIAL_SEGMENTS * self.segment();
             self.pacer.sent(bytes, rate, burst, now);

@@ -18,12 +18,12 @@ impl Transmitter {
         let lost = usize::try_from(self.rate.lost() - before).unwrap_or(usize::MAX);
         if lost > 0 {
             self.doubt_lost(lost);
-            self.recover(now);
+            self.recover();
         }
     }
 
     /// Begins fast recovery, unless a recovery is in progress.
-    pub(super) fn recover(&mut self, now: Instant) {
+    pub(super) fn recover(&mut self) {
         self.urgent = true;
         if self.phase != Phase::Open {
             return;
@@ -31,8 +31,6 @@ impl Transmitter {
         self.phase = Phase::Recovery;
         self.recover = self.next;
         self.congestion.on_recovery(&Recovery {
-            now,
-            in_flight: self.in_flight(),
             total_delivered: self.rate.delivered(),
         });
     }
@@ -100,14 +98,7 @@ impl Transmitter {
         let segment = self.segment();
         if let Some(sent) = self.outstanding.lose_first(segment) {
             let full = self.usage.full;
-            let in_flight = self.outstanding.in_flight();
-            report_lost(
-                &sent,
-                in_flight,
-                (&mut self.rate, &mut *self.congestion),
-                full,
-                now,
-            );
+            report_lost(&sent, (&mut self.rate, &mut *self.congestion), full, now);
         }
     }
 }
@@ -120,12 +111,10 @@ fn mark_lost(
     window_limited: bool,
     now: Instant,
 ) {
-    let mut in_flight = outstanding.in_flight();
     outstanding.lose(|sent| {
         let is_lost = lost(sent);
         if is_lost {
-            in_flight -= sent.len();
-            report_lost(sent, in_flight, (rate, congestion), window_limited, now);
+            report_lost(sent, (rate, congestion), window_limited, now);
         }
         is_lost
     });
@@ -133,7 +122,6 @@ fn mark_lost(
 
 fn report_lost(
     sent: &Transmission,
-    in_flight: usize,
     (rate, congestion): (&mut Rate, &mut dyn Congestion),
     window_limited: bool,
     now: Instant,
@@ -142,13 +130,10 @@ fn report_lost(
     congestion.on_loss(&Loss {
         now,
         bytes: sent.len(),
-        in_flight,
         sent_in_flight: sent.stamp.in_flight as usize,
         lost_since_sent: rate.lost() - sent.stamp.lost.min(rate.lost()),
-        delivered_at_send: sent.stamp.delivered,
         total_delivered: rate.delivered(),
         app_limited: sent.stamp.app_limited,
-        retransmission: sent.again,
         window_limited,
     });
 }

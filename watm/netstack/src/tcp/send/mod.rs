@@ -73,8 +73,6 @@ pub(crate) struct Transmitter {
     last_sent: Instant,
     /// The time since when the queue has waited for the peer's window, with nothing in flight.
     blocked_since: Option<Instant>,
-    /// The bytes acknowledged while congestion was echoed, since the connection began.
-    marked: u64,
     /// True if a transmission of new bytes must report that the window was reduced (CWR).
     reduced: bool,
 }
@@ -166,7 +164,6 @@ impl Transmitter {
             waiting_since: now,
             last_sent: now,
             blocked_since: None,
-            marked: 0,
             reduced: false,
         }
     }

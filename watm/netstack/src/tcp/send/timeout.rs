@@ -23,7 +23,7 @@ pub(super) struct TailProbe {
     /// The end of what was in flight when a probe was sent, until it is acknowledged, and true if
     /// the probe was a retransmission.
     sent: Option<(Sequence, bool)>,
-    /// True if one is to be sent.
+    /// True if a probe is due.
     due: bool,
     /// The same for a probe of the peer's window.
     window_due: bool,
@@ -138,7 +138,7 @@ impl Transmitter {
             return;
         }
         let urgent = self.urgent;
-        self.recover(now);
+        self.recover();
         self.urgent = urgent;
         self.recover = self.una;
         self.end_recovery(now);

@@ -1,8 +1,6 @@
 //! Undoing a loss or a timeout that turns out to be wrong, because packets were late or reordered
 //! (RFC 5682, RFC 3522, RFC 3708).
 
-use watm_core::Instant;
-
 use super::Transmitter;
 use super::width::Width;
 use crate::tcp::congestion::{Phase, Undo};
@@ -107,7 +105,7 @@ impl Transmitter {
     }
 
     /// Records that the peer received a range twice (RFC 2883).
-    pub(super) fn note_duplicate(&mut self, (start, end): Block, now: Instant) {
+    pub(super) fn note_duplicate(&mut self, (start, end): Block) {
         let Some(doubt) = &self.doubt else {
             return;
         };
@@ -116,14 +114,14 @@ impl Transmitter {
             return;
         }
         self.rack.needless(self.una, self.next);
-        if self.not_lost(twice, now) {
+        if self.not_lost(twice) {
             self.rack.needless_recovery();
         }
     }
 
     /// Takes back the loss of these bytes. Returns true if they were the last of all that were
     /// marked as lost, which undoes the recovery.
-    pub(super) fn not_lost(&mut self, bytes: usize, now: Instant) -> bool {
+    pub(super) fn not_lost(&mut self, bytes: usize) -> bool {
         self.rate.not_lost(bytes);
         let Some(doubt) = &mut self.doubt else {
             return false;
@@ -133,20 +131,20 @@ impl Transmitter {
             return false;
         }
         self.doubt = None;
-        self.undo(false, bytes, now);
+        self.undo(bytes);
         true
     }
 
     /// Undoes a timeout, because bytes arrived that were not retransmitted after it (RFC 5682), or
     /// whose retransmission the acknowledgement precedes (RFC 3522).
-    pub(super) fn undo_timeout(&mut self, now: Instant) {
+    pub(super) fn undo_timeout(&mut self) {
         if self.phase != Phase::Timeout {
             return;
         }
         self.restore_width();
         let lost = self.outstanding.lost();
         self.outstanding.find_all();
-        self.undo(true, lost, now);
+        self.undo(lost);
     }
 
     /// Returns to the segment width before a timeout: the path carries it.
@@ -159,15 +157,9 @@ impl Transmitter {
         }
     }
 
-    fn undo(&mut self, timeout: bool, not_lost: usize, now: Instant) {
+    fn undo(&mut self, not_lost: usize) {
         self.phase = Phase::Open;
         self.duplicates = 0;
-        let in_flight = self.in_flight();
-        self.congestion.on_undo(&Undo {
-            now,
-            timeout,
-            not_lost,
-            in_flight,
-        });
+        self.congestion.on_undo(&Undo { not_lost });
     }
 }

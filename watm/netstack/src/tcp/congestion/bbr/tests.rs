@@ -101,17 +101,13 @@ impl Flow {
             now: self.now,
             delivered: bytes as usize,
             acknowledged: bytes as usize,
-            lost: 0,
-            prior_in_flight: (shape.in_flight + bytes) as usize,
             in_flight: shape.in_flight as usize,
             total_delivered: self.delivered,
-            total_lost: self.lost,
             round_trip: Some(shape.trip),
             smoothed: shape.trip,
             least: TRIP,
             rate: Some(RateSample {
                 delivered: bytes,
-                interval: shape.trip,
                 rate: Some(shape.rate),
                 app_limited: shape.app_limited,
                 prior_delivered: if shape.begins { prior } else { 0 },
@@ -122,7 +118,6 @@ impl Flow {
             window_limited: shape.window_limited,
             most_in_flight: shape.in_flight as usize,
             congestion_echoed: shape.echo,
-            total_marked: 0,
         });
     }
 
@@ -134,13 +129,10 @@ impl Flow {
             self.bbr.on_loss(&Loss {
                 now: self.now,
                 bytes: SEGMENT as usize,
-                in_flight: (in_flight - since * SEGMENT) as usize,
                 sent_in_flight: in_flight as usize,
                 lost_since_sent: since * SEGMENT,
-                delivered_at_send: self.delivered,
                 total_delivered: self.delivered,
                 app_limited: false,
-                retransmission: false,
                 window_limited: false,
             });
         }
@@ -149,8 +141,6 @@ impl Flow {
     fn recover(&mut self) {
         self.phase = Phase::Recovery;
         self.bbr.on_recovery(&Recovery {
-            now: self.now,
-            in_flight: PRODUCT as usize,
             total_delivered: self.delivered,
         });
     }
@@ -163,10 +153,7 @@ impl Flow {
     fn undo(&mut self) {
         self.phase = Phase::Open;
         self.bbr.on_undo(&Undo {
-            now: self.now,
-            timeout: false,
             not_lost: SEGMENT as usize,
-            in_flight: PRODUCT as usize,
         });
     }
 
@@ -949,30 +936,23 @@ fn impossible_numbers_do_not_panic() {
             flow.bbr.on_loss(&Loss {
                 now,
                 bytes: draw.number(31) as usize,
-                in_flight: draw.number(31) as usize,
                 sent_in_flight: draw.number(31) as usize,
                 lost_since_sent: draw.number(64),
-                delivered_at_send: draw.number(64),
                 total_delivered: draw.number(64),
                 app_limited: draw.chance(50),
-                retransmission: false,
                 window_limited: draw.chance(50),
             });
             flow.bbr.on_ack(&Ack {
                 now,
                 delivered: draw.number(31) as usize,
                 acknowledged: 0,
-                lost: 0,
-                prior_in_flight: 0,
                 in_flight: draw.number(31) as usize,
                 total_delivered: draw.number(64),
-                total_lost: 0,
                 round_trip: draw.chance(80).then_some(trip),
                 smoothed: trip,
                 least: trip,
                 rate: draw.chance(90).then(|| RateSample {
                     delivered: draw.number(64),
-                    interval: trip,
                     rate: Some(draw.number(64)),
                     app_limited: draw.chance(20),
                     prior_delivered: draw.number(64),
@@ -983,7 +963,6 @@ fn impossible_numbers_do_not_panic() {
                 window_limited: draw.chance(50),
                 most_in_flight: 0,
                 congestion_echoed: draw.chance(10),
-                total_marked: 0,
             });
             check(&flow.bbr, SEGMENT);
         }
