@@ -59,7 +59,7 @@ demo: ready-to-run
 
 # The first start builds with a fast profile, and two stages at a time, because parts of each use one core only.
 STAGE := +tests/setup/stage.sh
-.PHONY: ready-to-run stages-to-run run-stage-module run-stage-command run-stage-wheel run-stage-mitmproxy
+.PHONY: ready-to-run stages-to-run run-stage-module run-stage-runtime run-stage-wheel run-stage-mitmproxy
 ready-to-run: export PROFILE := quick
 ready-to-run:
 	$(STAGE) 'everything' $(MAKE) --no-print-directory -j2 stages-to-run
@@ -73,10 +73,11 @@ run-stage-mitmproxy:
 run-stage-module:
 	$(STAGE) 'the WireGuard module' $(MAKE) --no-print-directory module-wireguard
 
-run-stage-command:
-	$(STAGE) 'the runtime, and the command that seals the module' $(MAKE) --no-print-directory built-command
+# All that the wheel consists of, apart from its last crate, which needs the sealed module.
+run-stage-runtime: built-sealer
+	$(STAGE) 'the runtime' cargo build --profile quick --locked -q -p watm-python --lib
 
-run-stage-wheel: run-stage-module run-stage-command
+run-stage-wheel: run-stage-module run-stage-runtime
 	$(STAGE) 'the Python package' $(MAKE) --no-print-directory sealed-wheel-to-run
 
 .PHONY: sealed-wheel-to-run
@@ -226,16 +227,16 @@ tls-programs:
 # for development that is made here. An unchanged module keeps its seal.
 export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 .PHONY: sealed
-sealed: modules built-command
+sealed: modules built-sealer
 	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm \
 		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
 
 # The profile of builds; `make run` has one of its own.
 PROFILE ?= release
-SEAL = host-python/packaging/seal.sh target/$(PROFILE)/watm $(BUILD)/seal $(PACKAGED)
-.PHONY: built-command
-built-command:
-	cargo build --profile $(PROFILE) --locked -q --bin watm
+SEAL = umask 022; target/$(PROFILE)/watm-seal-packaged host-python/packaging $(BUILD)/seal $(PACKAGED)
+.PHONY: built-sealer
+built-sealer:
+	cargo build --profile $(PROFILE) --locked -q --bin watm-seal-packaged
 
 $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin

@@ -36,7 +36,7 @@ dist-modules: dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py modules
 
 # The modules that every artefact carries, and the program that writes the manual.
-dist-prepared: sealed dist-about
+dist-prepared: sealed program dist-about
 
 # The targets whose program and library are built at once: see build.sh.
 BUILT_AT_ONCE := $(filter-out $(STATIC_TARGETS),$(PROGRAM_TARGETS))
@@ -91,7 +91,7 @@ $(CHECKS)/bin/actionlint: | $(CHECKS)/ready
 	GOBIN=$(CURDIR)/$(@D) "$$(tests/setup/find-go.sh)" install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: test-packaging run-test-packaging test-dist test-installed test-native
-test-packaging: sealed $(CHECKS)/bin/actionlint
+test-packaging: sealed program $(CHECKS)/bin/actionlint
 	$(MAKE) --no-print-directory run-test-packaging
 
 run-test-packaging: $(CHECKS)/bin/actionlint

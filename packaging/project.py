@@ -18,6 +18,9 @@ NAMES = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "
 HOST_PROGRAM = ROOT / "target" / "release" / "watm"
 """The program for this machine, which writes the manual and verifies the modules."""
 
+SEAL = [ROOT / "target" / "release" / "watm-seal-packaged", ROOT / "host-python" / "packaging"]
+"""The command that seals the modules of a wheel: its arguments are the folders of the state and the modules, and the modules."""
+
 SUMMARY = "Runs sandboxed transport modules as tunnels, proxies and servers"
 SHELLS = {
     "bash": "share/bash-completion/completions/watm",

@@ -208,7 +208,7 @@ def test_a_module_whose_seal_is_broken_is_sealed_again(tmp_path: Path):
     # Before `make wheel` packs it.
     module = ROOT / "watm" / "target" / "modules" / "plain.watm1.wasm"
     packaged = tmp_path / "packaged"
-    seal = [ROOT / "host-python/packaging/seal.sh", project.HOST_PROGRAM, tmp_path / "state", packaged, f"plain={module}"]
+    seal = [*project.SEAL, tmp_path / "state", packaged, f"plain={module}"]
     run(*seal)
     sealed = (packaged / "plain.wasm").read_bytes()
     run(*seal)

@@ -166,7 +166,8 @@ class Workshop:
             self.programs |= programs(cargo(command, TREE / "watm", watm))
         self._has_package = any(test.startswith(OF_THE_PACKAGE) for test in tests)
         if self._has_package:
-            libraries = cargo(["build", "--release", "--workspace", "--lib"], TREE, target)
+            sealer = ["--bin", "watm-seal-packaged"]
+            libraries = cargo(["build", "--release", "--workspace", "--lib", *sealer], TREE, target)
             self._make_package(next(it for it in libraries if it["target"]["name"] == "_native")["filenames"])
         self.place()
 
@@ -188,7 +189,7 @@ class Workshop:
             self._build(module, without, modules / f"{module}.wasm")
         if not self._has_package:
             return
-        sealing = [TREE / "host-python" / "packaging" / "seal.sh", self._target / "release" / "watm", MADE / "seal"]
+        sealing = [self._target / "release" / "watm-seal-packaged", TREE / "host-python" / "packaging", MADE / "seal"]
         sealed = [f"{name}={modules / name}.wasm" for name in PACKAGED]
         subprocess.run([*sealing, PYTHON / "mitmproxy_watm" / "modules", *sealed], check=True, timeout=LIMIT)
 

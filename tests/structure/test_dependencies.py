@@ -110,11 +110,14 @@ HOST = {
         "watm-socks": "always",
         "watm-update": "always",
     },
+    "watm-sealing": {"watm-types": "always", "watm-seal": "always", "watm-policy": "always"},
+    "watm-seal-packaged": {"watm-policy": "always", "watm-seal": "always", "watm-sealing": "always"},
     "watm": {
         "watm-runtime": "always",
         "watm-proxy-header": "always",
         "watm-schema": "always",
         "watm-seal": "always",
+        "watm-sealing": "always",
         "watm-socks": "always",
         "watm-update": "always",
     },
@@ -136,6 +139,9 @@ FORBIDDEN = {
     "watm-socks": {"wasmtime", "watm-runtime"},
     # It decides before anything is compiled.
     "watm-policy": {"wasmtime"},
+    # The wheel's modules are sealed before wasmtime is built.
+    "watm-sealing": {"wasmtime", "watm-runtime"},
+    "watm-seal-packaged": {"wasmtime", "watm-runtime"},
     # It moves bytes, and does not depend on the kind of module.
     "watm-net": {"wasmtime", "watm-seal"},
     # Programs that embed the runtime choose these crates themselves.

@@ -7,7 +7,11 @@ from watm_test_support.repository import ROOT
 SOURCES = ("runtime", "host-python")
 
 # The log is in one place, so that `--log-format` applies to every line.
-STANDARD_ERROR = {"runtime/cli/src/logging/mod.rs"}
+STANDARD_ERROR = {
+    "runtime/cli/src/logging/mod.rs",
+    # A tool of the build, without a log.
+    "host-python/packaging/src/main.rs",
+}
 STANDARD_OUTPUT = {
     "runtime/cli/src/output.rs",
     # The bytes of a connection.

@@ -4,11 +4,9 @@ import os
 import pathlib
 import subprocess
 
-from watm_test_support.repository import ROOT, WATM
+from watm_test_support.repository import ROOT, SEAL
 
 from .authority import Authority, done, module
-
-SCRIPT = ROOT / "host-python" / "packaging" / "seal.sh"
 
 
 class Wheel:
@@ -21,8 +19,8 @@ class Wheel:
         self.source = folder / "plain.wasm"
 
     def seal(self, **env: object) -> bytes:
-        """Seals the module as plain with the script, and checks the seal."""
-        command = [SCRIPT, WATM, self.state, self.packaged, f"plain={self.source}"]
+        """Seals the module as plain, and checks the seal."""
+        command = [*SEAL, self.state, self.packaged, f"plain={self.source}"]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("WATM_")}
         run = subprocess.run(
             list(map(str, command)),

@@ -4,11 +4,12 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 use watm_seal::{Digest, Sealed};
+use watm_sealing::CapabilitiesText;
 
 use crate::failure::Failure;
 use crate::inputs::read;
 use crate::logging;
-use crate::sealing::{CapabilitiesText, invalid};
+use crate::sealing::invalid;
 
 /// Asks on the terminal whether a module may have the capabilities that it requests. Returns the
 /// SHA-256 of the file that was shown, if so. The caller has verified its seal.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use watm_runtime::Error;
+use watm_sealing::Unusable;
 
 /// The result of a command.
 pub(crate) enum Outcome {
@@ -63,6 +64,12 @@ impl From<Error> for Failure {
             | Error::Options(_) => Failure::unusable(error),
             _ => Failure::failed(error),
         }
+    }
+}
+
+impl From<Unusable> for Failure {
+    fn from(reason: Unusable) -> Failure {
+        Failure::unusable(reason)
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use watm_runtime::{BuiltIn, Engine, EngineConfig, Error, Grants, LoadOptions, Module, Trust};
 use watm_seal::{Digest, Root, Sealed};
+use watm_sealing::read_complete_root;
 
 use crate::approval_prompt;
 use crate::failure::Failure;
 use crate::inputs::read;
 use crate::logging;
-use crate::sealing::{Expected, StateOptions, invalid, read_complete_root};
+use crate::sealing::{Expected, StateOptions, invalid};
 
 /// Options for loading a module: expectations about it, and the trust in its signers.
 #[derive(Clone, clap::Args)]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use watm_runtime::printable;
+use watm_sealing::{counted, grouped};
 
 /// Actions that no module has an import for.
 const FIXED: [&str; 2] = ["read or write files", "start other programs"];
@@ -90,12 +91,6 @@ pub(crate) fn cores(permille: f64) -> String {
         1000.0 => "one core".to_owned(),
         _ => format!("{} cores", digits(permille / 1000.0)),
     }
-}
-
-/// Formats a number with its noun: `1 flow`, `1,048,576 flows`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number))
 }
 
 /// Describes what a module may do and what it cannot, by the fields of its capabilities in
@@ -253,19 +248,6 @@ fn digits(number: f64) -> String {
     }
     let text = format!("{number:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
-}
-
-/// Formats a number with a comma between groups of three digits.
-fn grouped(number: u64) -> String {
-    let text = number.to_string();
-    let mut said = String::new();
-    for (index, digit) in text.chars().enumerate() {
-        if index > 0 && (text.len() - index).is_multiple_of(3) {
-            said.push(',');
-        }
-        said.push(digit);
-    }
-    said
 }
 
 #[cfg(test)]

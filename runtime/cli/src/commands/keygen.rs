@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use watm_seal::state::write_new;
-use watm_seal::{KeyFile, PrivateKey};
+use watm_sealing::write_new_key;
 
 use crate::failure::{Failure, Outcome};
-use crate::sealing::{invalid, new_passphrase};
+use crate::sealing::new_passphrase;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -25,18 +24,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    let key = PrivateKey::generate().map_err(Failure::failed)?;
-    let text = match arguments.unencrypted {
-        true => KeyFile::plain(&key),
-        false => {
-            let passphrase = new_passphrase(arguments.passphrase_file.as_deref())?;
-            KeyFile::encrypt(&key, &passphrase)
-                .map_err(Failure::unusable)?
-                .into()
-        }
+    let passphrase = match arguments.unencrypted {
+        true => None,
+        false => Some(new_passphrase(arguments.passphrase_file.as_deref())?),
     };
-    write_new(&arguments.file, text.as_bytes()).map_err(|error| invalid(&arguments.file, error))?;
-    let public = key.public();
+    let public = write_new_key(&arguments.file, passphrase.as_deref())?;
     match arguments.json {
         true => println!("{}", serde_json::json!({ "public": public.to_string() })),
         false => println!("public    {public}"),

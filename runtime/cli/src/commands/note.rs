@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use watm_seal::{Announcement, Moment, Name, Note, Purpose, Release};
+use watm_sealing::{now, read_root, write_output};
 
 use crate::failure::{Failure, Outcome};
-use crate::sealing::{DelegatedKeyOptions, invalid, now, read_root, write_output};
+use crate::sealing::{DelegatedKeyOptions, invalid};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use watm_seal::{Refused, Root, SignedRoot};
+use watm_sealing::{RootText, parse_json, read_complete_root, read_root, write_output};
 
 use crate::failure::{Failure, Outcome};
-use crate::sealing::{
-    KeyOptions, RootText, invalid, parse_json, read_complete_root, read_root, write_output,
-};
+use crate::sealing::{KeyOptions, invalid};
 
 /// Text below the help of `watm root new`.
 const DESCRIPTION: &str = "\
@@ -98,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 }
 
 fn previous(after: Option<&Path>) -> Result<Option<Root>, Failure> {
-    after.map(read_complete_root).transpose()
+    Ok(after.map(read_complete_root).transpose()?)
 }
 
 fn sign(

@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use watm_seal::{Name, Purpose, Refused, Sealed, SignedRoot, add_signature, seal};
+use watm_sealing::{ManifestText, now, parse_json, read_root, write_output};
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::read;
-use crate::sealing::{
-    DelegatedKeyOptions, ManifestText, invalid, now, parse_json, read_root, write_output,
-};
+use crate::sealing::{DelegatedKeyOptions, invalid};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -74,13 +73,12 @@ impl Arguments {
         let info = watm_runtime::inspect(&body).map_err(|error| invalid(&self.module, error))?;
         let manifest = text
             .parse(root.1.id(), &info, now())
-            .and_then(|manifest| manifest.check().map(|()| manifest))
             .map_err(|error| invalid(manifest, error))?;
         let rotations = self
             .rotations
             .iter()
             .map(|path| read_root(path))
-            .collect::<Result<Vec<SignedRoot>, Failure>>()?;
+            .collect::<Result<Vec<SignedRoot>, _>>()?;
         let newer = self.rotations.last().zip(rotations.last());
         let newest = match newer {
             Some((path, newer)) => (path.as_path(), newer.record()),

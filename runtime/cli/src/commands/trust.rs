@@ -8,12 +8,11 @@ use watm_seal::state::{Known, StateFile};
 use watm_seal::{
     Announcement, Approval, Digest, Moment, Name, Note, Policy, Root, SignedRoot, State, verify,
 };
+use watm_sealing::{CapabilitiesText, now, read_root};
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::read;
-use crate::sealing::{
-    CapabilitiesText, StateOptions, invalid, now, read_root, trusted_root, update,
-};
+use crate::sealing::{StateOptions, invalid, trusted_root, update};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde_derive::Serialize;
 use watm_runtime::worlds;
 use watm_seal::{Approval, Digest, ModuleRole, Policy, Refused, Verified, verify};
+use watm_sealing::{ManifestText, now};
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::read;
-use crate::sealing::{Expected, ManifestText, StateOptions, now, trusted_root, update};
+use crate::sealing::{Expected, StateOptions, trusted_root, update};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

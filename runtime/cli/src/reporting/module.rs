@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use watm_runtime::{Module, Phase, Status, Used};
-
-use crate::sealing::texts;
+use watm_sealing::texts;
 
 /// Describes a module.
 pub(crate) fn of_module(module: &Module) -> Value {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use watm_seal::{KeyFile, Name, PrivateKey, Purpose, RootRecord};
+use watm_seal::{Name, PrivateKey, Purpose, RootRecord};
+use watm_sealing::{ask, open_key};
 
 use super::invalid;
 use crate::failure::Failure;
@@ -72,22 +73,9 @@ impl KeyOptions {
         let given = given.transpose()?;
         self.keys
             .iter()
-            .map(|path| open(path, given.as_deref()))
+            .map(|path| Ok(open_key(path, given.as_deref())?))
             .collect()
     }
-}
-
-fn open(path: &Path, given: Option<&str>) -> Result<PrivateKey, Failure> {
-    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is not a key file"))?;
-    let file = KeyFile::parse(&text).map_err(|error| invalid(path, error))?;
-    let opened = match given {
-        None if file.is_encrypted() => {
-            let asked = ask(&format!("passphrase of {}: ", path.display()))?;
-            file.open(Some(&asked))
-        }
-        _ => file.open(given),
-    };
-    opened.map_err(|error| invalid(path, error))
 }
 
 /// Returns a passphrase for a new key, from a file or asked for twice.
@@ -106,12 +94,4 @@ pub(crate) fn new_passphrase(given: Option<&Path>) -> Result<String, Failure> {
 fn read_passphrase(path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is not UTF-8 text"))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
-fn ask(what: &str) -> Result<String, Failure> {
-    rpassword::prompt_password(what).map_err(|error| {
-        Failure::unusable(format!(
-            "cannot ask for the passphrase: no terminal ({error}); pass it with --passphrase-file"
-        ))
-    })
 }

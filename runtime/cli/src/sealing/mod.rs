@@ -1,17 +1,20 @@
-//! Shared parts of the commands that seal and trust: descriptions in JSON, keys, and the state.
+//! Options of the commands that seal and trust: keys, the state, and the expected seal. The
+//! descriptions are in `watm-sealing`.
 
-mod capabilities;
 mod expected;
-mod files;
 mod keys;
-mod manifest;
-mod root;
 mod state;
 
-pub(crate) use capabilities::{CapabilitiesText, texts};
+use std::fmt::Display;
+use std::path::Path;
+
 pub(crate) use expected::Expected;
-pub(crate) use files::{invalid, now, parse_json, read_complete_root, read_root, write_output};
 pub(crate) use keys::{DelegatedKeyOptions, KeyOptions, new_passphrase};
-pub(crate) use manifest::ManifestText;
-pub(crate) use root::RootText;
 pub(crate) use state::{StateOptions, root as trusted_root, update};
+
+use crate::failure::Failure;
+
+/// Makes a failure for an unusable file, as [`watm_sealing::invalid`] describes it.
+pub(crate) fn invalid(path: &Path, reason: impl Display) -> Failure {
+    watm_sealing::invalid(path, reason).into()
+}

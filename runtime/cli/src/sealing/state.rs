@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use watm_runtime::{BuiltIn, Trust, private};
 use watm_seal::state::StateFile;
 use watm_seal::{Root, State};
+use watm_sealing::read_complete_root;
 
-use super::{invalid, read_complete_root};
+use super::invalid;
 use crate::failure::Failure;
 use crate::logging;
 
@@ -64,7 +65,7 @@ pub(crate) fn update<T>(
 /// Returns the given root, or the state's, or the one built into this program.
 pub(crate) fn root(given: Option<&PathBuf>, state: &State) -> Result<Root, Failure> {
     match (given, state.root()) {
-        (Some(path), _) => read_complete_root(path),
+        (Some(path), _) => Ok(read_complete_root(path)?),
         (None, Some(root)) => Ok(root.clone()),
         (None, None) => BuiltIn::of_release()?.root.ok_or_else(|| {
             Failure::unusable(

@@ -5,11 +5,10 @@ use std::path::Path;
 use serde_derive::Serialize;
 use watm_runtime::{LastUse, Used};
 use watm_seal::{Moment, Sealed};
+use watm_sealing::{CapabilitiesText, counted};
 
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
-use crate::sealing::CapabilitiesText;
-use crate::words::counted;
 
 /// The grants and the usage of a module, beside the requests that its imports imply.
 #[derive(Serialize)]

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde_derive::{Deserialize, Serialize};
-use watm_runtime::{ModuleInfo, ModuleKind, Role};
+use watm_policy::inspection::ModuleInfo;
 use watm_seal::{Digest, Manifest, Moment, Name, Refused, Release};
+use watm_types::{ModuleKind, Role};
 
-use super::CapabilitiesText;
-use super::capabilities::texts;
+use crate::capabilities::{CapabilitiesText, texts};
 
 /// A manifest as a person writes it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct ManifestText {
+pub struct ManifestText {
     name: String,
     /// Epoch and sequence, such as `1.42`.
     release: String,
@@ -56,13 +56,8 @@ fn this_version() -> String {
 }
 
 impl ManifestText {
-    /// Makes the manifest of this module under this root.
-    pub(crate) fn parse(
-        &self,
-        root: Digest,
-        info: &ModuleInfo,
-        now: u64,
-    ) -> Result<Manifest, Refused> {
+    /// Makes the manifest of this module under this root, and checks it.
+    pub fn parse(&self, root: Digest, info: &ModuleInfo, now: u64) -> Result<Manifest, Refused> {
         let own_world = || world_of(info);
         let own_roles = || match info.kind {
             ModuleKind::Component => vec!["listener".to_owned()],
@@ -72,7 +67,7 @@ impl ManifestText {
             field: field.to_owned(),
             reason,
         };
-        Ok(Manifest {
+        let manifest = Manifest {
             root,
             name: self.name.parse()?,
             world: self.world.clone().unwrap_or_else(own_world).parse()?,
@@ -109,11 +104,13 @@ impl ManifestText {
             requires: parse_releases(&self.requires)?,
             source_commit: self.source_commit.clone(),
             toolchain: self.toolchain.clone(),
-        })
+        };
+        manifest.check()?;
+        Ok(manifest)
     }
 
     /// Describes the manifest for people: lines, each with its subject before it.
-    pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
+    pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![("name", self.name.clone())];
         let version = match self.version.is_empty() {
             true => String::new(),

@@ -1,4 +1,4 @@
-//! Capabilities in JSON manifests and in output for people. Used by `manifest` and `root`.
+//! Capabilities in JSON manifests and in output for people. Used by `manifest` and `root`, and by commands.
 
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, ConnectPattern, Refused};
@@ -8,7 +8,7 @@ use crate::words::counted;
 /// Capabilities as a person writes them. Missing fields allow nothing.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(crate) struct CapabilitiesText {
+pub struct CapabilitiesText {
     /// Sockets such as `udp listen`.
     sockets: Vec<String>,
     /// Destinations such as `tcp://*.example.com:443`.
@@ -24,7 +24,8 @@ pub(crate) struct CapabilitiesText {
 }
 
 impl CapabilitiesText {
-    pub(crate) fn parse(&self) -> Result<Capabilities, Refused> {
+    /// Returns the capabilities, which are parsed.
+    pub fn parse(&self) -> Result<Capabilities, Refused> {
         Ok(Capabilities {
             sockets: self
                 .sockets
@@ -48,7 +49,7 @@ impl CapabilitiesText {
     }
 
     /// Describes them for people, in a line each.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.sockets.iter().map(|socket| format!("socket {socket}")));
         words.extend(self.connect.iter().map(|to| format!("connect to {to}")));
@@ -96,6 +97,6 @@ impl From<&Capabilities> for CapabilitiesText {
 }
 
 /// Formats each item.
-pub(crate) fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
+pub fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
     items.into_iter().map(|item| item.to_string()).collect()
 }

@@ -3,13 +3,12 @@
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, Delegation, Moment, Purpose, Refused, Root, RootRecord, SignedRoot};
 
-use super::CapabilitiesText;
-use super::capabilities::texts;
+use crate::capabilities::{CapabilitiesText, texts};
 
 /// A root as a person writes it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct RootText {
+pub struct RootText {
     #[serde(default = "one")]
     epoch: u32,
     /// A date such as `2027-11-21`.
@@ -52,7 +51,7 @@ fn one() -> u32 {
 
 impl RootText {
     /// Makes version 1, or the version after `previous`.
-    pub(crate) fn parse(&self, previous: Option<&Root>) -> Result<RootRecord, Refused> {
+    pub fn parse(&self, previous: Option<&Root>) -> Result<RootRecord, Refused> {
         let mut delegations = self
             .delegations
             .iter()
@@ -72,7 +71,7 @@ impl RootText {
     }
 
     /// Describes the root for people: lines, each with its subject before it.
-    pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
+    pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![
             ("epoch", self.epoch.to_string()),
             ("expires", self.expires.clone()),
