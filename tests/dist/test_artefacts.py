@@ -114,7 +114,8 @@ def test_a_wheel_needs_an_old_linux_alone(file: Path):
 @every(APPLE)
 def test_macos_finds_what_it_needs(file: Path, tmp_path: Path):
     path = library(file, tmp_path)
-    [binary] = lief.MachO.parse(str(path))
+    parsed = lief.MachO.parse(str(path))  # It owns the binary, which must not outlive it.
+    [binary] = parsed
     assert {needed.name for needed in binary.libraries} - {binary_id(binary)} <= LIBRARIES_OF_MACOS
     assert list(binary.build_version.minos)[:2] == [11, 0]
     assert_signed(binary, path.read_bytes())
