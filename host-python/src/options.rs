@@ -24,6 +24,8 @@ pub struct DialOptions {
     udp: Option<String>,
     dns: Option<Vec<String>>,
     pcap: Option<PathBuf>,
+    pcap_size: Option<u64>,
+    pcap_files: Option<usize>,
     key_log: Option<PathBuf>,
 }
 
@@ -40,6 +42,8 @@ impl DialOptions {
             udp: address("udp", self.udp.as_deref())?,
             keys: read_keys(&self.keys).map_err(runtime_error)?,
             pcap: self.pcap,
+            pcap_size: self.pcap_size,
+            pcap_files: self.pcap_files,
             key_log: self.key_log,
         };
         Ok((options, resolver(self.dns)?))
@@ -59,6 +63,9 @@ pub(crate) struct Options {
     pub(crate) keys: Keys,
     /// The files for captures of its packets, and of its keys.
     pub(crate) pcap: Option<PathBuf>,
+    /// The bytes of a packet file, and the number of files that are kept.
+    pub(crate) pcap_size: Option<u64>,
+    pub(crate) pcap_files: Option<usize>,
     pub(crate) key_log: Option<PathBuf>,
 }
 
@@ -68,11 +75,17 @@ impl Options {
             .allow
             .iter()
             .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
+        let (pcap, key_log) = (self.pcap.clone(), self.key_log.clone());
         let builder = builder
             .reach(reach)
             .limits(self.limits.clone())
             .keys(self.keys.clone())
-            .capture(Capture::wanted(self.pcap.clone(), self.key_log.clone()))
+            .capture(Capture::wanted(
+                pcap,
+                key_log,
+                self.pcap_size,
+                self.pcap_files,
+            )?)
             .name(&self.name);
         Ok(match &self.config {
             Some(config) => builder.config(config.clone()),

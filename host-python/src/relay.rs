@@ -56,6 +56,8 @@ pub fn relay(
         udp: None,
         keys: watm_runtime::Keys::new(),
         pcap: None,
+        pcap_size: None,
+        pcap_files: None,
         key_log: None,
     };
     let handle = thread::handle()?;

@@ -53,7 +53,7 @@ fn one_port(address: SocketAddr) -> SocketAddr {
 
 /// Starts a module: binds its socket and runs its `start`. Other Python threads continue meanwhile.
 #[pyfunction]
-#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, key_log))]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, pcap_size, pcap_files, key_log))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -70,18 +70,21 @@ pub fn start(
     limits: Limits,
     record: Option<PathBuf>,
     pcap: Option<PathBuf>,
+    pcap_size: Option<u64>,
+    pcap_files: Option<usize>,
     key_log: Option<PathBuf>,
 ) -> PyResult<Server> {
     let host: IpAddr = host
         .parse()
         .map_err(|_| PyValueError::new_err(format!("host: {host:?} is not an IP address")))?;
     let address = SocketAddr::new(host, port);
+    let capture = Capture::wanted(pcap, key_log, pcap_size, pcap_files).map_err(runtime_error)?;
     let builder = watm_runtime::Server::builder(&module.0)
         .config(config)
         .limits(limits.over(watm_runtime::Limits::default()))
         .host_crypto(host_crypto)
         .keys(read_keys(&keys).map_err(runtime_error)?)
-        .capture(Capture::wanted(pcap, key_log))
+        .capture(capture.map(Capture::wait_for_secrets))
         .name(name);
     let builder = match transport {
         "udp" => builder.udp(LISTEN, address),
@@ -219,6 +222,34 @@ impl Server {
         };
         py.detach(|| self.server.swap(&module.0, options))
             .map_err(runtime_error)
+    }
+
+    /// Begins a capture of the module's packets while it runs.
+    #[pyo3(signature = (pcap, *, pcap_size, pcap_files))]
+    fn start_capture(
+        &self,
+        py: Python<'_>,
+        pcap: PathBuf,
+        pcap_size: Option<u64>,
+        pcap_files: Option<usize>,
+    ) -> PyResult<()> {
+        let capture = Capture::wanted(Some(pcap), None, pcap_size, pcap_files);
+        py.detach(|| match capture? {
+            Some(capture) => self.server.start_capture(capture.wait_for_secrets()),
+            None => Ok(()),
+        })
+        .map_err(runtime_error)
+    }
+
+    /// Ends the capture, if there is one.
+    fn stop_capture(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.server.stop_capture())
+            .map_err(runtime_error)
+    }
+
+    /// Adds lines of TLS secrets to the capture, if there is one.
+    fn tls_secret(&self, py: Python<'_>, lines: &str) {
+        py.detach(|| self.server.tls_secret(lines));
     }
 
     /// Replaces the configuration. On a `ValueError` the old one stays in force.

@@ -70,6 +70,29 @@ async def test_the_page_is_behind_mitmwebs_login(tmp_path):
         assert 'href="/watm"' in (await (await log_in(link)).get("/")).text
 
 
+async def test_the_page_begins_ends_and_downloads_a_capture(tmp_path):
+    async with start_web(tmp_path, "--mode", MODE) as (program, link):
+        visitor, port = await log_in(link), await program.port()
+        spec = {"spec": MODE}
+        address = f"/watm/capture?spec={quote(MODE)}"
+        assert "Start capture" in (await visitor.get("/watm")).text
+        assert (await visitor.get(address)).status == 404
+        assert json.loads((await visitor.post("/watm/capture", spec | {"action": "start"})).text) == {"capturing": True}
+        again = await visitor.post("/watm/capture", spec | {"action": "start"})
+        assert again.status == 409 and "stop it first" in again.text
+        async with client(tmp_path, port) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/seen"))["status"] == 200
+        assert "Stop capture" in (await visitor.get("/watm/servers")).text
+        assert json.loads((await visitor.post("/watm/capture", spec | {"action": "stop"})).text) == {"capturing": False}
+        text = (await visitor.get("/watm/servers")).text
+        assert "Start capture" in text and 'download="capture.pcapng"' in text and "Writes all packets" not in text
+        file = await visitor.get(address)
+        assert file.headers["Content-Disposition"] == 'attachment; filename="capture.pcapng"'
+        assert "GET /seen" in file.text
+        for wrong in (spec, spec | {"action": "pause"}, {"spec": "nobody", "action": "start"}):
+            assert (await visitor.post("/watm/capture", wrong)).status in (400, 404)
+
+
 async def test_a_configuration_too_long_for_a_qr_code_is_shown_without_one(tmp_path):
     server, client = genkey(), genkey()
     many = ", ".join(f"10.{n // 250}.{n % 250}.1/32" for n in range(500))

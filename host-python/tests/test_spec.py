@@ -33,6 +33,11 @@ def test_a_module_and_its_options():
     data = parse("wireguard?pcap=~/a.pcapng&key_log=/b.keys")
     assert (data.options.pcap, data.options.key_log) == (Path("~/a.pcapng").expanduser(), Path("/b.keys"))
     assert (parse("wireguard").options.pcap, parse("wireguard").options.key_log) == (None, None)
+    options = parse("wireguard?pcap=/a&pcap_size=64MiB&pcap_files=3").options
+    assert (options.pcap_size, options.pcap_files) == (64 << 20, 3)
+    for wrong in ("pcap_size=64", "pcap_size=64MB", "pcap_size=0KiB", "pcap_size=", "pcap_files=0", "pcap_files=many"):
+        with pytest.raises(ValueError, match=f"option {wrong.partition('=')[0]}: .*must be a number above 0"):
+            parse(f"wireguard?pcap=/a&{wrong}")
 
 
 def test_where_connections_go():

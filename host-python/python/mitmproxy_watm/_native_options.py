@@ -19,4 +19,6 @@ class DialOptions(TypedDict):
     udp: str | None
     dns: list[str] | None
     pcap: AnyPath | None
+    pcap_size: int | None
+    pcap_files: int | None
     key_log: AnyPath | None

@@ -27,6 +27,8 @@ class ModuleOptions:
     name: str | None = None
     unsealed: bool = False
     pcap: AnyPath | None = None
+    pcap_size: int | None = None
+    pcap_files: int | None = None
     key_log: AnyPath | None = None
     updates: AnyUpdates | None = None
 
@@ -59,6 +61,8 @@ class ModuleOptions:
             "udp": self._socket_of(module),
             "dns": None if self.dns is None else list(self.dns),
             "pcap": self.pcap,
+            "pcap_size": self.pcap_size,
+            "pcap_files": self.pcap_files,
             "key_log": self.key_log,
         }
 

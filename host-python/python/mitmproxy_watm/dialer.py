@@ -35,6 +35,8 @@ async def start_dialer(
     udp: str | bool | None = None,
     dns: Sequence[str] | None = None,
     pcap: AnyPath | None = None,
+    pcap_size: int | None = None,
+    pcap_files: int | None = None,
     key_log: AnyPath | None = None,
     fixed: bool = False,
     applications: Applications | None = None,
@@ -44,6 +46,7 @@ async def start_dialer(
 
     The arguments include those of `open_connection`. A component has one instance for all dials.
 
+    - `pcap_size`, `pcap_files`: as for `start_server`.
     - `fixed`: the module chooses the destination, which `allow` must admit.
     - `applications`: the applications that may dial; see `Applications.of_wireguard` for
       WireGuard's `AllowedApps`.
@@ -64,6 +67,8 @@ async def start_dialer(
         udp=udp,
         dns=dns,
         pcap=pcap,
+        pcap_size=pcap_size,
+        pcap_files=pcap_files,
         key_log=key_log,
         fixed=fixed,
         applications=applications,

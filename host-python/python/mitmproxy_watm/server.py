@@ -56,6 +56,8 @@ async def start_server(
     name: str | None = None,
     record: AnyPath | None = None,
     pcap: AnyPath | None = None,
+    pcap_size: int | None = None,
+    pcap_files: int | None = None,
     key_log: AnyPath | None = None,
     unsealed: bool = False,
     updates: AnyUpdates | None = None,
@@ -83,6 +85,9 @@ async def start_server(
       payload and every key, is readable by its owner alone, and must not exist yet.
     - `pcap`: write the packets in the module's tunnels, decrypted, to this new file, in pcapng, an
       interface for each peer, up to 1 GiB. A file that stays empty is removed.
+    - `pcap_size`, `pcap_files`: divide the packets among files of so many bytes (256 KiB or more),
+      and keep the newest. One of them turns this on; the default of the other is 64 MiB or ten
+      files. The names get numbers: `inner-0001.pcapng` for `inner.pcapng`.
     - `key_log`: append the keys of the module's tunnels to this file, as Wireshark reads them
       (`wg.keylog_file`). Anyone with the file can decrypt captured traffic, and has your private
       key. Both files are for their owner alone, are announced in a warning and in
@@ -107,6 +112,8 @@ async def start_server(
         name=name,
         record=record,
         pcap=pcap,
+        pcap_size=pcap_size,
+        pcap_files=pcap_files,
         key_log=key_log,
         unsealed=unsealed,
         updates=updates,
@@ -155,6 +162,8 @@ async def start(
             limits=options.limits,
             record=options.record,
             pcap=options.pcap,
+            pcap_size=options.pcap_size,
+            pcap_files=options.pcap_files,
             key_log=options.key_log,
         )
 
@@ -301,6 +310,43 @@ class Server:
         """Replace the configuration. On a `ValueError` the old one stays in force."""
         content = config.encode() if isinstance(config, str) else bytes(config)
         await self._origin.loop.run_in_executor(None, self._native.reconfigure, content)
+
+    async def start_capture(
+        self, pcap: AnyPath, *, pcap_size: int | None = None, pcap_files: int | None = None
+    ) -> None:
+        """Begin to write the packets in the module's tunnels to a new file, as `start_server` does.
+
+        Raises `ValueError` while another capture is written and for a file that exists, `OSError`
+        for one that cannot be made, and `ModuleError` for a module that cannot begin a capture.
+        """
+
+
+
+        def run() -> None:
+            self.start_capture_now(pcap, pcap_size=pcap_size, pcap_files=pcap_files)
+
+        await self._origin.loop.run_in_executor(None, run)
+
+    def start_capture_now(
+        self, pcap: AnyPath, *, pcap_size: int | None = None, pcap_files: int | None = None
+    ) -> None:
+        """Does the same as `start_capture`, blocking. May run in any thread."""
+        self._native.start_capture(pcap, pcap_size=pcap_size, pcap_files=pcap_files)
+
+    async def stop_capture(self) -> None:
+        """End the capture, if there is one. Its files are complete then."""
+        await self._origin.loop.run_in_executor(None, self.stop_capture_now)
+
+    def stop_capture_now(self) -> None:
+        """Does the same as `stop_capture`, blocking. May run in any thread."""
+        self._native.stop_capture()
+
+    def add_tls_secret(self, lines: str) -> None:
+        """Add lines of an NSS key log to the capture, if there is one, so that its readers decrypt the packets after them.
+
+        Call it from a handler's TLS library, before the packets that the keys encrypt are sent.
+        """
+        self._native.tls_secret(lines)
 
     async def __aenter__(self) -> Self:
         return self

@@ -35,6 +35,7 @@ mod proxies;
 mod reporting;
 mod sealing;
 mod shape;
+mod sizes;
 mod stdio;
 mod stop;
 mod system;

@@ -99,7 +99,7 @@ impl RunningOptions {
             reach,
             timeout: self.timeout,
             keys: Keys::new(),
-            capture: self.capture.capture(),
+            capture: self.capture.capture()?,
         })
     }
 }

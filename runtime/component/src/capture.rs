@@ -8,6 +8,7 @@ use super::bindings::watm::transport::capture;
 /// and a replay has no capture.
 impl capture::Host for State {
     fn wanted(&mut self) -> wasmtime::Result<capture::Wishes> {
+        self.capture_known = true;
         let wanted = self.capture.as_ref().map(crate::Capture::wishes);
         let (packets, secrets) = wanted.unwrap_or_default();
         Ok(capture::Wishes { packets, secrets })

@@ -169,6 +169,7 @@ impl Instance {
             keys: 0,
             private_keys: granted.keys(&grants.keys),
             capture: granted.capture(grants.capture.as_ref()),
+            capture_known: false,
             tape: grants.tape.clone(),
         };
         let mut store = Store::new(prepared.pre.engine(), state);
@@ -260,6 +261,18 @@ impl Instance {
         answer
             .map_err(StartError::Trap)?
             .map_err(|error| StartError::Refused(config_error(error)))
+    }
+
+    /// Sets the capture. The module learns of it when it asks, in `start` or `reconfigure`.
+    pub fn set_capture(&mut self, capture: Option<Capture>) {
+        let state = self.store.data_mut();
+        state.capture = capture;
+        state.capture_known = false;
+    }
+
+    /// Returns true if the module has asked for its captures since they were last set.
+    pub fn knows_captures(&self) -> bool {
+        self.store.data().capture_known
     }
 
     /// Calls the module with the tokens that are ready. Returns when to call it again.

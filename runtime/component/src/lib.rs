@@ -134,6 +134,8 @@ pub struct State {
     private_keys: Keys,
     /// The capture, if the user wants copies.
     capture: Option<Capture>,
+    /// True if the module has asked for its captures since they were last set.
+    capture_known: bool,
     /// The tape, while the instance is recorded or replayed.
     tape: Option<Tape>,
 }

@@ -73,6 +73,7 @@ pub(crate) enum Command {
     Swap(Swap, Reply<u32>),
     Snapshot(Reply<Vec<u8>>),
     StopAccepting(Reply<()>),
+    Capture(Option<Capture>, Reply<()>),
 }
 
 impl Command {
@@ -81,12 +82,23 @@ impl Command {
         match self {
             Command::Status(reply) => reply(Err(error)),
             Command::ClientConfigs(_, reply) => reply(Err(error)),
-            Command::Reconfigure(_, reply) | Command::StopAccepting(reply) => reply(Err(error)),
+            Command::Reconfigure(_, reply)
+            | Command::StopAccepting(reply)
+            | Command::Capture(_, reply) => reply(Err(error)),
             Command::Dial(_, reply) => reply(Err(error)),
             Command::DialDatagrams(_, reply) => reply(Err(error)),
             Command::Swap(_, reply) => reply(Err(error)),
             Command::Snapshot(reply) => reply(Err(error)),
         }
+    }
+}
+
+/// The error of a capture that the module cannot begin while it runs.
+fn cannot_capture(module: &str) -> Error {
+    Error::NotGranted {
+        module: module.to_owned(),
+        reason: "cannot begin or end a capture while it runs; name its file when you start it"
+            .to_owned(),
     }
 }
 

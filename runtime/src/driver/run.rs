@@ -16,8 +16,8 @@ use super::generation::Generation;
 use super::pace::Pace;
 use super::restart::Rest;
 use super::swap::{Candidate, Predecessor, Probation, Started};
-use super::{COMMAND_QUEUE, Command, Reply};
-use crate::{Error, GenerationStatus, Module, Phase, Status};
+use super::{COMMAND_QUEUE, Command, Reply, cannot_capture};
+use crate::{Capture, Error, GenerationStatus, Module, Phase, Status};
 use watm_component::{Grants, StartError, Trap};
 use watm_net::ports::Port;
 use watm_net::sockets::NetworkChanges;
@@ -258,25 +258,21 @@ impl Driver {
                 });
             }
             // The candidate starts with the former configuration.
-            Command::Reconfigure(_, reply) if self.candidate.is_some() => {
+            Command::Reconfigure(_, reply) | Command::Capture(_, reply)
+                if self.candidate.is_some() =>
+            {
                 let module = self.name().to_owned();
                 reply(Err(Error::Busy { module }));
             }
             Command::Reconfigure(config, reply) => {
                 let accepted = self.ask(reply, |name, generation| {
-                    match generation.instance.reconfigure(&config) {
-                        Ok(()) => Ok(Ok(())),
-                        Err(StartError::Refused(reason)) => Ok(Err(Error::Config {
-                            module: name.to_owned(),
-                            reason,
-                        })),
-                        Err(StartError::Trap(trap)) => Err(trap),
-                    }
+                    reconfigured(name, generation, &config)
                 });
                 if accepted {
                     self.config = config;
                 }
             }
+            Command::Capture(capture, reply) => self.capture(capture, reply),
             Command::Dial(dial, reply) => {
                 self.ask(reply, |_, generation| generation.instance.dial(dial));
             }
@@ -331,6 +327,30 @@ impl Driver {
                 }));
                 self.failed(number, trap);
                 false
+            }
+        }
+    }
+
+    /// Begins or ends a capture, which the module learns from its configuration, given once more.
+    fn capture(&mut self, capture: Option<Capture>, reply: Reply<()>) {
+        let granted = self.module.granted().capture(capture.as_ref());
+        let before = std::mem::replace(&mut self.grants.capture, capture);
+        let config = self.config.clone();
+        let taken = self.ask(reply, |name, generation| {
+            generation.instance.set_capture(granted);
+            let accepted = reconfigured(name, generation, &config)?;
+            Ok(
+                accepted.and_then(|()| match generation.instance.knows_captures() {
+                    true => Ok(()),
+                    false => Err(cannot_capture(name)),
+                }),
+            )
+        });
+        if !taken {
+            let granted = self.module.granted().capture(before.as_ref());
+            self.grants.capture = before;
+            if let Some(generation) = self.serving() {
+                generation.instance.set_capture(granted);
             }
         }
     }
@@ -498,6 +518,22 @@ impl Driver {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// Gives the module a configuration.
+fn reconfigured(
+    name: &str,
+    generation: &mut Generation,
+    config: &[u8],
+) -> Result<Result<(), Error>, Trap> {
+    match generation.instance.reconfigure(config) {
+        Ok(()) => Ok(Ok(())),
+        Err(StartError::Refused(reason)) => Ok(Err(Error::Config {
+            module: name.to_owned(),
+            reason,
+        })),
+        Err(StartError::Trap(trap)) => Err(trap),
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::{Command, Plan, Reply, Swap};
+use super::{Command, Plan, Reply, Swap, cannot_capture};
 use crate::incoming::serve_all;
 use crate::water::{Replacement, WaterModule};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
@@ -135,6 +135,7 @@ impl WaterServer {
                     reason,
                 })),
             },
+            Command::Capture(_, reply) => reply(Err(cannot_capture(&self.hub.name))),
             // Each connection has an instance of its own, so there is nothing to pass on.
             Command::Snapshot(reply) => reply(Ok(Vec::new())),
             Command::StopAccepting(reply) => {

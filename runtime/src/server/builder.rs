@@ -253,7 +253,7 @@ impl ServerBuilder {
             home: tokio::runtime::Handle::try_current().ok(),
             host_crypto: self.host_crypto,
             keys: self.keys,
-            capture: self.capture,
+            capture: self.capture.clone(),
             log_level,
             recorder,
         })?;
@@ -263,6 +263,7 @@ impl ServerBuilder {
                 addresses,
                 commands: Mutex::new(Some(commands)),
                 executor,
+                capture: Mutex::new(self.capture),
             }),
         };
         module.accept()?;

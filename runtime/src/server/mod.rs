@@ -1,6 +1,7 @@
 //! The application's handle on a running module. `driver` runs the module behind it.
 
 mod builder;
+mod capture;
 mod request;
 mod swap;
 
@@ -16,7 +17,7 @@ pub use builder::ServerBuilder;
 pub use swap::swap_all;
 
 use crate::driver::Command;
-use crate::{ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
+use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
 use watm_component::{BegunDial, Dial};
 use watm_engine::hub::Hub;
 use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
@@ -34,6 +35,8 @@ struct Handle {
     addresses: Vec<(String, Protocol, SocketAddr)>,
     commands: Mutex<Option<mpsc::Sender<Command>>>,
     executor: tokio::runtime::Handle,
+    /// The capture that is being written.
+    capture: Mutex<Option<Capture>>,
 }
 
 impl Server {

@@ -76,7 +76,7 @@ class Visitor:
         request = urllib.request.Request(self.url + path, content, headers, method=method)
         try:
             with self._opener.open(request, timeout=10) as response:
-                return Answer(response.status, response.read().decode(), response.headers)
+                return Answer(response.status, response.read().decode(errors="replace"), response.headers)
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, error.read().decode(), error.headers)

@@ -42,8 +42,9 @@ pub fn set_provider(provider: Option<Provider>) {
 }
 
 /// Returns the enabled captures. Transports call it in
-/// [`Transport::start`](crate::Transport::start). Normally it returns `None`: no capture is
-/// enabled.
+/// [`Transport::start`](crate::Transport::start), and in
+/// [`Transport::reconfigure`](crate::Transport::reconfigure) to let the user begin and end captures.
+/// Normally it returns `None`: no capture is enabled.
 pub fn capture() -> Option<Box<dyn Capture>> {
     PROVIDER.get()?()
 }

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import mitmproxy.types
 from mitmproxy import command, ctx, exceptions, optmanager
 from mitmproxy.addonmanager import Loader
 from mitmproxy.dns import DNSFlow
@@ -15,7 +16,7 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.tcp import TCPFlow
 from mitmproxy.udp import UDPFlow
 
-from mitmproxy_watm.mode import page
+from mitmproxy_watm.mode import page, tls_secrets
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.mode import WatmMode
@@ -49,6 +50,7 @@ class Watm:
         """Add the options."""
         proxyserver = _proxyserver()
         self._late = proxyserver is not None and proxyserver.is_running
+        tls_secrets.install()
         loader.add_option(
             "watm",
             Sequence[str],
@@ -147,6 +149,16 @@ class Watm:
     def swap(self, spec: str, module: str) -> None:
         """Replace a running module with another (a name, or PATH.wasm), and keep its flows."""
         self._swap(self.upstreams.find(spec) or self._running(spec), module)
+
+    @command.command("watm.capture.start")
+    def start_capture(self, spec: str, file: mitmproxy.types.Path) -> None:
+        """Write a server's packets and the keys of their TLS connections to a new pcapng file."""
+        wait(self._running(spec).begin_capture(Path(file)))
+
+    @command.command("watm.capture.stop")
+    def stop_capture(self, spec: str) -> None:
+        """End the capture of a server."""
+        wait(self._running(spec).end_capture())
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:

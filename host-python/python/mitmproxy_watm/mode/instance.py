@@ -24,6 +24,8 @@ from mitmproxy_watm._errors import swap_failure, worded
 from mitmproxy_watm._native import ClientConfig, Module
 from mitmproxy_watm.history import History
 from mitmproxy_watm.mode.config import build_config
+from mitmproxy_watm.mode import tls_secrets
+from mitmproxy_watm.mode.capture import PageCapture
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
@@ -74,6 +76,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     swap_error: str | None = None
     """The reason why the last swap failed."""
     _complained = False
+    page_capture: PageCapture
+    """The capture of the page."""
     _watching: asyncio.Future[None] | None = None
 
     @property
@@ -139,6 +143,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         if data.destination is None and names_no_destination(module):
             raise ValueError(self._complaint())
         self.history = History()
+        self.page_capture = PageCapture()
         self.mode.transport_protocol = transport = options.transport or usual_transport(module)
         try:
             self.server = await start(
@@ -187,6 +192,16 @@ class WatmInstance(ServerInstance[WatmMode]):
             return loaded, server.swap_now(loaded)
 
         return THREADS.submit(run)
+
+    def begin_capture(self, file: Path) -> Future[None]:
+        """Start a capture in a thread, which fails with OSError or ValueError."""
+        assert self.server is not None  # the caller has looked
+        return THREADS.submit(self.server.start_capture_now, file)
+
+    def end_capture(self) -> Future[None]:
+        """Stop the capture in a thread, which fails with OSError."""
+        assert self.server is not None  # the caller has looked
+        return THREADS.submit(self.server.stop_capture_now)
 
     def serving(self) -> int | None:
         """Returns the number of the generation that serves."""
@@ -243,6 +258,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 logger.error("%s", self._complaint())
             stream.abort()
             return
+        tls_secrets.belong_to(self.server)
         # The core makes the top layer before it first waits, so this is its stream.
         self._arriving = stream
         await self.handle_stream(stream, stream)  # type: ignore[arg-type]

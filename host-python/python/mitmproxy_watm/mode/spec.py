@@ -67,13 +67,21 @@ def parse(data: str) -> Data:
     config, keys, record, pcap, key_log = (take_path(named, name) for name in files)
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
+    pcap_size, pcap_files = take_rotation(named)
     host_keys = take_host_keys(named)
     destination = _destination(to) if (to := named.pop("to", None)) is not None else None
     transport = _transport(named.pop("transport", None), module, destination)
     updates = take_updates(named)
     watch = take_watch(named.pop("watch", None), module, updates)
     options = ModuleOptions(
-        keys=host_keys, record=record, pcap=pcap, key_log=key_log, transport=transport, updates=updates
+        keys=host_keys,
+        record=record,
+        pcap=pcap,
+        pcap_size=pcap_size,
+        pcap_files=pcap_files,
+        key_log=key_log,
+        transport=transport,
+        updates=updates,
     )
     return Data(module, config, keys, destination, watch, options, {name: literal(name, value) for name, value in named.items()})
 
@@ -139,6 +147,25 @@ def take_path(named: dict[str, str], name: str) -> Path | None:
     """Removes an option, and returns the file that it names."""
     path = named.pop(name, None)
     return Path(path).expanduser() if path else None
+
+
+_SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def take_rotation(named: dict[str, str]) -> tuple[int | None, int | None]:
+    """Removes the options `pcap_size` and `pcap_files`, and returns the bytes and the number."""
+    size, files = named.pop("pcap_size", None), named.pop("pcap_files", None)
+    number = _whole(size[:-3]) if size is not None else None
+    if size is not None and (not number or size[-3:] not in _SIZES):
+        raise ValueError(f"option pcap_size: {size!r}; must be a number above 0 with KiB, MiB or GiB, such as 64MiB")
+    kept = _whole(files) if files is not None else None
+    if files is not None and not kept:
+        raise ValueError(f"option pcap_files: {files!r}; must be a number above 0")
+    return (None if size is None or number is None else number * _SIZES[size[-3:]]), kept
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def take_watch(option: str | None, module: str, updates: UpdateSource | None) -> bool:

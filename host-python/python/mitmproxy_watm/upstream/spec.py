@@ -9,7 +9,7 @@ from typing import Any
 from mitmproxy_watm._native import Pattern
 from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm.applications import names
-from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_updates, take_watch
+from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_rotation, take_updates, take_watch
 
 DIRECT = "direct"
 """The name of the route that bypasses all upstreams."""
@@ -80,6 +80,7 @@ def parse(text: str) -> Spec:
     if name == DIRECT or not _NAME.fullmatch(name):
         raise ValueError(f"name {name!r}: must be letters, digits, '.', '-' and '_', and not {DIRECT}")
     updates = take_updates(named)
+    pcap_size, pcap_files = take_rotation(named)
     spec = Spec(
         text,
         name,
@@ -92,6 +93,8 @@ def parse(text: str) -> Spec:
             keys=take_host_keys(named),
             name=name,
             pcap=take_path(named, "pcap"),
+            pcap_size=pcap_size,
+            pcap_files=pcap_files,
             key_log=take_path(named, "key_log"),
             updates=updates,
             allow=_list(named, "allow") or (),

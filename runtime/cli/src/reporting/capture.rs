@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use watm_runtime::Capture;
+use watm_runtime::{Capture, Error};
+
+use crate::sizes::size;
 
 /// Options for captures, for debugging.
 #[derive(clap::Args)]
@@ -10,6 +12,13 @@ pub(crate) struct CaptureOptions {
     /// Write all packets of the module's tunnels, decrypted, to this new file, in pcapng.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Divide the packets among files of this size, such as 64MiB, with numbers in their names. Each
+    /// opens on its own.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "pcap")]
+    pcap_size: Option<u64>,
+    /// Keep the newest files of the packets, by default ten of 64 MiB.
+    #[arg(long, value_name = "NUMBER", requires = "pcap")]
+    pcap_files: Option<usize>,
     /// Append the keys of the module's tunnels to this file, as Wireshark reads them
     /// (wg.keylog_file). Anyone with the file can decrypt all captured traffic, and has your
     /// private key.
@@ -19,8 +28,10 @@ pub(crate) struct CaptureOptions {
 
 impl CaptureOptions {
     /// Returns the requested capture, if any.
-    pub(crate) fn capture(&self) -> Option<Capturing> {
-        Capture::wanted(self.pcap.clone(), self.key_log.clone()).map(Capturing)
+    pub(crate) fn capture(&self) -> Result<Option<Capturing>, Error> {
+        let (pcap, key_log) = (self.pcap.clone(), self.key_log.clone());
+        let wanted = Capture::wanted(pcap, key_log, self.pcap_size, self.pcap_files)?;
+        Ok(wanted.map(Capturing))
     }
 }
 

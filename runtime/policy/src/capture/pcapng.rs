@@ -4,6 +4,11 @@
 //! Written here, because the crate for pcapng has had only release candidates since it supports
 //! nanoseconds.
 
+use watm_types::cut;
+
+/// The longest name of a server in a comment, in bytes.
+const LONGEST_SERVER: usize = 512;
+
 /// The link type of bare IP packets.
 const LINKTYPE_RAW: u16 = 101;
 
@@ -12,10 +17,18 @@ const NANOSECONDS: u8 = 9;
 
 /// The numbers of options, which depend on the block that they are in.
 const END: u16 = 0;
+const COMMENT: u16 = 1;
 const USER_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
 const TIME_RESOLUTION: u16 = 9;
 const FLAGS: u16 = 2;
+
+/// The type of secrets in the NSS key log format (section 4.7 of the draft): "TLSK".
+const TLS_KEY_LOG: u32 = 0x544c_534b;
+
+/// An upper bound of the bytes that an interface and a packet need besides the name and the packet,
+/// with the name of a server.
+pub(super) const OVERHEAD: usize = 1024;
 
 /// The direction of a packet.
 pub(super) enum Way {
@@ -36,15 +49,27 @@ pub(super) fn section(out: &mut Vec<u8>) {
     });
 }
 
-/// Writes an interface. Interfaces are numbered in the order of the file.
-pub(super) fn interface(out: &mut Vec<u8>, name: &str) {
+/// Writes the interface of a peer of this server. Interfaces are numbered in the order of the file.
+pub(super) fn interface(out: &mut Vec<u8>, name: &str, server: &str) {
     block(out, 1, |out| {
         out.extend([LINKTYPE_RAW, 0].map(u16::to_le_bytes).concat());
         // Packets are not truncated.
         out.extend(0_u32.to_le_bytes());
+        let server = cut(server, LONGEST_SERVER);
+        option(out, COMMENT, format!("peer {name} of {server}").as_bytes());
         option(out, INTERFACE_NAME, name.as_bytes());
         option(out, TIME_RESOLUTION, &[NANOSECONDS]);
         option(out, END, &[]);
+    });
+}
+
+/// Writes lines of TLS secrets, for the packets after them.
+pub(super) fn secrets(out: &mut Vec<u8>, lines: &str) {
+    block(out, 10, |out| {
+        out.extend(TLS_KEY_LOG.to_le_bytes());
+        out.extend((lines.len() as u32).to_le_bytes());
+        out.extend(lines.as_bytes());
+        pad(out);
     });
 }
 
@@ -108,7 +133,8 @@ mod tests {
     fn blocks_have_their_length_at_both_ends_and_are_aligned() {
         let mut file = Vec::new();
         section(&mut file);
-        interface(&mut file, "peer one");
+        interface(&mut file, "peer one", "test");
+        secrets(&mut file, "CLIENT_RANDOM 00 00\n");
         packet(
             &mut file,
             0,
@@ -126,7 +152,7 @@ mod tests {
             kinds.push(word(at));
             at += length;
         }
-        assert_eq!(kinds, [0x0a0d_0d0a, 1, 6]);
+        assert_eq!(kinds, [0x0a0d_0d0a, 1, 10, 6]);
         let last = file.len() - word(file.len() - 4) as usize;
         let fields: Vec<u32> = (0..5).map(|n| word(last + 8 + 4 * n)).collect();
         assert_eq!(fields, [0, 0x0102_0304, 0x0506_0708, 21, 29]);

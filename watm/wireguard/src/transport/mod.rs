@@ -182,6 +182,7 @@ impl Transport for WireGuard {
         self.know_names(true, host);
         self.want_peers();
         self.admission = Admission::new(&config, host.now());
+        self.capture = capture();
         let same = config.without_effect == self.config.without_effect;
         self.config = config;
         if !same {

@@ -1,5 +1,6 @@
 """Handlers of the page in mitmweb, and a guard that keeps its Capture tab from stopping `watm:` modes."""
 
+import asyncio
 import json
 import logging
 import re
@@ -10,17 +11,22 @@ from mitmproxy import ctx
 from mitmproxy.tools.web import app
 from tornado.http1connection import HTTP1Connection
 
+from mitmproxy_watm._errors import plain
 from mitmproxy_watm._native import ClientConfig
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.page import sections
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.status import instances
+from mitmproxy_watm.mode.waiting import THREADS
 from mitmproxy_watm.modules import LARGEST, AnyModule, NamedBytes
 from mitmproxy_watm.upstream.status import upstreams
 from mitmproxy_watm.upstream.upstream import Upstream
 from mitmproxy_watm.words import size
 
 logger = logging.getLogger(__name__)
+
+CHUNK = 1 << 18
+"""The bytes of a download that are read at once."""
 
 _LINK = '<link rel="stylesheet" href="/watm/link.css"><a class="watm-link" href="/watm">Transport modules</a>'
 
@@ -89,6 +95,35 @@ class Rollback(_Handler):
         if running.history.previous is None:
             raise app.APIError(409, f"{spec} has no previous module; swap another in first")
         self.write(await _swap(running, running.history.previous))
+
+
+class Capture(_Handler):
+    """The capture of a server: a file, begun and ended with `{"spec": ..., "action": "start"}` or `"stop"`."""
+
+    async def get(self) -> None:
+        instance = _server(self._argument("spec"))
+        file = instance.page_capture.file
+        if file is None:
+            raise app.APIError(404, f"{instance.mode.full_spec} has no capture; start one")
+        self.set_header("Content-Type", "application/x-pcapng")
+        self.set_header("Content-Disposition", 'attachment; filename="capture.pcapng"')
+        with file.open("rb") as content:
+            while part := content.read(CHUNK):
+                self.write(part)
+                await self.flush()
+
+    async def post(self) -> None:
+        spec, action = _texts(self.json, "spec", "action")
+        instance = _server(spec)
+        if action not in ("start", "stop"):
+            raise app.APIError(400, f'the action {action!r} is neither "start" nor "stop"')
+        capture, server = instance.page_capture, instance.server
+        change = capture.start if action == "start" else capture.stop
+        try:
+            await asyncio.get_running_loop().run_in_executor(THREADS, change, server)
+        except (OSError, ValueError) as e:
+            raise app.APIError(409, plain(e)) from e
+        self.write({"capturing": capture.writing})
 
 
 @tornado.web.stream_request_body
@@ -200,6 +235,14 @@ def _running(spec: str) -> WatmInstance | Upstream:
     raise app.APIError(404, f"{spec} does not run; reload the page")
 
 
+def _server(spec: str) -> WatmInstance:
+    """Returns the running server of this name."""
+    running = _running(spec)
+    if not isinstance(running, WatmInstance):
+        raise app.APIError(404, f"{spec} is an upstream; name its capture in the option pcap")
+    return running
+
+
 def _config(spec: str, index: str) -> ClientConfig:
     """Returns a client configuration of the server with this name."""
     for instance in instances():
@@ -224,6 +267,7 @@ handlers: list[Any] = [
     (r"/watm/swap", Swap),
     (r"/watm/rollback", Rollback),
     (r"/watm/upload", Upload),
+    (r"/watm/capture", Capture),
     (r"/watm/(page\.css|page\.js|link\.css|icon\.svg)", Asset),
     (r"/", Index),
     (r"/options(?:\.json)?", Options),

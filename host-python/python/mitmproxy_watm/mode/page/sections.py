@@ -85,7 +85,8 @@ def _server(number: int, instance: WatmInstance) -> str:
     # Before the first connection there is nothing to see.
     live = "" if first else _live(facts, instance.history, names)
     module = _module(number, facts["spec"], facts, instance.history)
-    return _section(number, facts["spec"], head, _messages(facts), first, live, later, module)
+    capture = _capture(facts, instance)
+    return _section(number, facts["spec"], head, _messages(facts), first, live, later, capture, module)
 
 
 def _upstream(number: int, upstream: Upstream) -> str:
@@ -225,6 +226,30 @@ def _client(spec: str, index: int, config: ClientConfig, is_wireguard: bool) -> 
         f'<details data-key="text"><summary>Show the configuration</summary>'
         f'<pre tabindex="0" aria-label="{escape(title)}">{escape(config.content.strip())}</pre>'
         f'</details><p role="status" class="said" data-own></p></div></article>'
+    )
+
+
+def _capture(facts: dict[str, Any], instance: WatmInstance) -> str:
+    """Returns the buttons of a capture, for modules that have any packets to capture."""
+    granted, capture = facts["granted"], instance.page_capture
+    if not (instance.mode.parsed.is_wireguard if granted is None else granted["capture"]):
+        return ""
+    spec, written = escape(facts["spec"]), capture.size
+    address = f"/watm/capture?spec={quote(facts['spec'], safe='')}"
+    action, text = ("stop", "Stop capture") if capture.writing else ("start", "Start capture")
+    link = ""
+    if written is not None:
+        link = (
+            f'<a class="button" href="{escape(address)}" download="capture.pcapng">{icon("down")}Download '
+            f'<span class="hidden">capture </span>{words.size(written)}</a>'
+        )
+    again = "" if capture.writing or written is None else " A new capture replaces the last one."
+    return (
+        f'<form class="card capture" data-capture="{spec}" data-key="capture"><h3>Capture</h3>'
+        f'<p class="about">Wireshark shows the packets inside the tunnels, and decrypts TLS that mitmproxy intercepts. '
+        f"The file holds everything unencrypted.{again}</p>"
+        f'<div class="buttons" data-key="{action}"><button name="action" value="{action}"{"" if capture.writing else " class=main"}>{text}</button>{link}</div>'
+        f'<p role="status" class="said" data-own></p></form>'
     )
 
 

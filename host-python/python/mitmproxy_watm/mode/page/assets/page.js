@@ -129,6 +129,17 @@ async function swap(form, output, name, sending) {
   await refresh();
 }
 
+async function capture(form, action) {
+  const output = form.querySelector(".said");
+  try {
+    const result = await send("/watm/capture", ...json({ spec: form.dataset.capture, action }));
+    say(output, result.error, "bad");
+  } catch {
+    say(output, "mitmweb does not answer. Start it again, and reload the page.", "bad");
+  }
+  await refresh();
+}
+
 const json = (content) => [JSON.stringify(content), "application/json"];
 
 servers.addEventListener("submit", (event) => {
@@ -137,6 +148,10 @@ servers.addEventListener("submit", (event) => {
   if (form.dataset.rollback !== undefined) {
     const output = form.parentElement.querySelector(".swap .said");
     swap(form, output, "the previous module", () => send("/watm/rollback", ...json({ spec: form.dataset.rollback })));
+    return;
+  }
+  if (form.dataset.capture !== undefined) {
+    capture(form, event.submitter.value);
     return;
   }
   const spec = form.dataset.swap;
