@@ -118,6 +118,7 @@ class Capture(_Handler):
         if action not in ("start", "stop"):
             raise app.APIError(400, f'the action {action!r} is neither "start" nor "stop"')
         capture, server = instance.page_capture, instance.server
+        assert server is not None  # it runs
         change = capture.start if action == "start" else capture.stop
         try:
             await asyncio.get_running_loop().run_in_executor(THREADS, change, server)
