@@ -521,6 +521,15 @@ impl Driver {
     }
 }
 
+impl Drop for Driver {
+    /// Completes the capture before the server's end is reported.
+    fn drop(&mut self) {
+        if let Some(capture) = &self.grants.capture {
+            capture.flush();
+        }
+    }
+}
+
 /// Gives the module a configuration.
 fn reconfigured(
     name: &str,

@@ -249,6 +249,13 @@ impl Capture {
         })
     }
 
+    /// Writes the packets that wait for TLS secrets, because no more secrets come: the server has
+    /// ended.
+    #[doc(hidden)]
+    pub fn flush(&self) {
+        self.0.lock().write_all();
+    }
+
     /// Stops writing. Removes an empty file that the capture has created.
     pub fn end(&self) {
         self.0.lock().end();
@@ -745,6 +752,9 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         assert!(place("CLIENT_RANDOM") < place("the packet"));
+        capture.packet("peer", true, b"\x45 the next");
+        capture.flush();
+        assert!(place("the next").is_some());
         capture.packet("peer", true, b"\x45 the last");
         capture.end();
         assert!(place("the last").is_some());
