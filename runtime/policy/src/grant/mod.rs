@@ -416,7 +416,7 @@ mod tests {
         let keys = Keys::new().add("host-key", Nobody).expect("a name");
         assert_eq!(free.keys(&keys), keys);
         assert!(refused.keys(&keys).is_empty());
-        let wanted = Capture::wanted(Some("packets".into()), None);
+        let wanted = Some(Capture::new(Some("packets".into()), None));
         assert!(free.capture(wanted.as_ref()).is_some());
         assert!(refused.capture(wanted.as_ref()).is_none());
         assert!(free.capture(None).is_none());
