@@ -205,6 +205,11 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
             watm("CongestionControl = reno"),
             "line 4: [Watm] CongestionControl: 'reno' is not \"cubic\" or \"bbr\"".to_owned(),
         ),
+        (
+            watm("Network = 3g loss=2"),
+            "line 4: [Watm] Network: loss: '2' is not a share such as \"1%\", from 0% to 100%"
+                .to_owned(),
+        ),
     ];
     let tables: [(&str, &[_]); 3] = [("Interface", &INTERFACE), ("Peer", &PEER), ("Watm", &WATM)];
     for (section, table) in tables {
@@ -564,6 +569,11 @@ fn each_wrong_field_of_the_json_is_refused() {
             "congestion_control: 'reno' is not \"cubic\" or \"bbr\"",
         ),
         (
+            with("\"network\": \"5g\""),
+            "network: '5g' is no network that has a name; expected edge, 3g, 4g, dsl, wifi, train, \
+             satellite, offline, or words such as delay=100ms",
+        ),
+        (
             with("\"dns\": 1"),
             "dns: not a string, such as \"10.0.0.53\"",
         ),
@@ -574,8 +584,8 @@ fn each_wrong_field_of_the_json_is_refused() {
         (
             with("\"Mtu\": 1420"),
             "Mtu: unknown; expected one of server_key, client_key, peer_public_keys, mtu, \
-             udp_idle_timeout, max_flows, handshakes_per_second, congestion_control, client_address, \
-             dns",
+             udp_idle_timeout, max_flows, handshakes_per_second, congestion_control, network, \
+             client_address, dns",
         ),
     ];
     for (field, _) in MITMPROXY {

@@ -47,6 +47,15 @@ const fn congestion_control(name: &'static str) -> Described {
     )
 }
 
+/// The words are those of the crate `watm-netem`.
+const fn network(name: &'static str) -> Described {
+    (
+        Field::new(name, Kind::List("networks by name or in words, such as `3g` or `delay=100ms loss=1%`, separated by commas"))
+            .or("off"),
+        "The [bad network](#bad-networks) between the peers and this end.",
+    )
+}
+
 /// The fields of `[Interface]`.
 pub const INTERFACE: [Described; 5] = [
     (
@@ -106,7 +115,7 @@ pub const PEER: [Described; 6] = [
 ];
 
 /// The fields of `[Watm]`, which wg(8) does not have.
-pub const WATM: [Described; 5] = [
+pub const WATM: [Described; 6] = [
     (
         Field::new(
             "Target",
@@ -118,6 +127,7 @@ pub const WATM: [Described; 5] = [
     max_flows("MaxFlows"),
     handshakes_per_second("HandshakesPerSecond"),
     congestion_control("CongestionControl"),
+    network("Network"),
 ];
 
 /// The default addresses of a client: 10.0.0.1, as in mitmproxy's own configuration, and an address
@@ -128,7 +138,7 @@ pub(super) const CLIENT_ADDRESS: &str = "10.0.0.1/32, fd77:6174:6d::1/128";
 pub(super) const DEFAULT_DNS: &str = "10.0.0.53";
 
 /// The fields of mitmproxy's `wireguard.conf`, and those that this transport adds.
-pub const MITMPROXY: [Described; 10] = [
+pub const MITMPROXY: [Described; 11] = [
     (
         Field::new("server_key", KEY).required(),
         "The server's private key.",
@@ -149,6 +159,7 @@ pub const MITMPROXY: [Described; 10] = [
     max_flows("max_flows"),
     handshakes_per_second("handshakes_per_second"),
     congestion_control("congestion_control"),
+    network("network"),
     (
         Field::new("client_address", NETWORKS).or(CLIENT_ADDRESS),
         "The addresses of clients in the tunnel, in one string.",
@@ -165,5 +176,5 @@ pub const MITMPROXY: [Described; 10] = [
 
 pub(super) static OF_INTERFACE: [Field; 5] = fields(&INTERFACE);
 pub(super) static OF_PEER: [Field; 6] = fields(&PEER);
-pub(super) const OF_WATM: [Field; 5] = fields(&WATM);
-pub(super) static OF_MITMPROXY: [Field; 10] = fields(&MITMPROXY);
+pub(super) const OF_WATM: [Field; 6] = fields(&WATM);
+pub(super) static OF_MITMPROXY: [Field; 11] = fields(&MITMPROXY);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
+use watm_netem::Rule;
 use watm_netstack::Algorithm;
 use watm_schema::names;
 
@@ -79,6 +80,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
                 .unwrap_or(defaults.handshakes_per_second),
         },
         congestion: congestion_control(&object)?,
+        network: network(&object)?,
     })
 }
 
@@ -170,6 +172,16 @@ fn congestion_control(object: &Map<String, Value>) -> Result<Algorithm, ConfigEr
     };
     let found = object.get(NAME).map(parse).transpose();
     Ok(found.map_err(|why| field(NAME, why))?.unwrap_or_default())
+}
+
+fn network(object: &Map<String, Value>) -> Result<Vec<Rule>, ConfigError> {
+    const NAME: &str = "network";
+    let rules = match object.get(NAME) {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => watm_netem::parse(text),
+        Some(_) => Err(watm_schema::field(&OF_MITMPROXY, NAME).expected()),
+    };
+    rules.map_err(|why| field(NAME, why))
 }
 
 /// Parses a list, which is one string with commas.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{ConfigError, Destination};
+use watm_netem::Rule;
 use watm_netstack::Algorithm;
 use watm_schema::field;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub limits: Limits,
     /// The congestion control of TCP in the tunnel.
     pub congestion: Algorithm,
+    /// The bad network between the peers and this end. Empty: a perfect one.
+    pub network: Vec<Rule>,
     /// Likely mistakes that the user should look at.
     pub warnings: Vec<String>,
     /// A sentence on the fields that change the system in wg-quick and have no effect here.

@@ -151,6 +151,10 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             None => Algorithm::default(),
         },
         limits: limits(watm)?,
+        network: match watm {
+            Some(block) => block.each("Network", watm_netem::parse)?,
+            None => Vec::new(),
+        },
         warnings,
         without_effect,
     })

@@ -264,6 +264,7 @@ impl WireGuard {
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.generations.role(), Role::Draining { .. })
             && self.netstack.is_idle()
+            && self.network.deadline().is_none()
             && !self.generations.has_unsent()
             && self.out.is_empty()
             && !self.peers.iter().any(|(_, peer)| peer.is_live())

@@ -172,6 +172,7 @@ impl WireGuard {
                 peer.release();
                 let (netstack, mut sink) = self.netstack_and_sink(host.now());
                 netstack.remove_peer(id, host, &mut sink);
+                sink.network.forget(id);
             }
             Note::Unconfirmed if serves => {
                 let (_, sink) = &mut self.netstack_and_sink(host.now());
@@ -263,7 +264,7 @@ fn about(peer: &Peer) -> Message<'static> {
 }
 
 /// The source address of an IP packet.
-fn source_address(packet: &[u8]) -> Option<IpAddr> {
+pub(super) fn source_address(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(IpAddr::from(*packet.get(12..)?.first_chunk::<4>()?)),
         6 => Some(IpAddr::from(*packet.get(8..)?.first_chunk::<16>()?)),

@@ -4,6 +4,7 @@ mod dial;
 mod handover;
 mod mail;
 mod names;
+mod network;
 mod paths;
 mod receive;
 mod silence;
@@ -19,6 +20,7 @@ use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramFlow, DatagramSocket, Destination, ErrorCode,
     Host, Instant, Level, StartOptions, Status, Token, Transport, Wakeup,
 };
+use watm_netem::Netem;
 use watm_netstack::{Netstack, PeerId};
 use watm_stream::{FramedSocket, FramedTokens};
 
@@ -74,6 +76,8 @@ pub struct WireGuard {
     config: Config,
     peers: Peers,
     netstack: Netstack,
+    /// The bad network between the peers and the stack.
+    network: Netem,
     out: Outgoing,
     /// The tokens of the streams, if datagrams come in streams.
     streams: Option<FramedTokens>,
@@ -107,9 +111,10 @@ impl Transport for WireGuard {
         if let Some(streams) = &streams {
             streams.set_accepting(serves);
         }
-        let mut random = [0; 12];
+        let mut random = [0; 20];
         getrandom::getrandom(&mut random).map_err(|error| ConfigError::Other(error.to_string()))?;
-        let (seed, first_id) = random.split_at(8);
+        let (seed, rest) = random.split_at(8);
+        let (network_seed, first_id) = rest.split_at(8);
         let mut out = Outgoing::new(socket);
         out.socket().set_dont_fragment(config.mtu.is_none());
         if collects_unreachable(&config) {
@@ -118,13 +123,16 @@ impl Transport for WireGuard {
         let mut server = WireGuard {
             peers: Peers::new(
                 generations::tag(options.generation),
-                u32::from_le_bytes(first_id.try_into().expect("4 of 12 bytes")),
+                u32::from_le_bytes(first_id.try_into().expect("4 of 20 bytes")),
             ),
             netstack: Netstack::new(
                 netstack_config(&config),
-                u64::from_le_bytes(seed.try_into().expect("8 of 12 bytes")),
+                u64::from_le_bytes(seed.try_into().expect("8 of 20 bytes")),
                 host.now(),
             ),
+            network: Netem::new(u64::from_le_bytes(
+                network_seed.try_into().expect("8 of 20 bytes"),
+            )),
             address: out.local_address(),
             out,
             streams,
@@ -142,6 +150,7 @@ impl Transport for WireGuard {
             capture: capture(),
             config,
         };
+        server.network.set_rules(&server.config.network);
         let identity = Identity::new(&server.config, Rc::clone(&server.dates));
         server
             .peers
@@ -173,9 +182,11 @@ impl Transport for WireGuard {
         let (netstack, mut sink) = self.netstack_and_sink(host.now());
         for id in gone {
             netstack.remove_peer(id, host, &mut sink);
+            sink.network.forget(id);
         }
         netstack.flush(host, &mut sink);
         netstack.reconfigure(netstack_config(&config));
+        sink.network.set_rules(&config.network);
         self.out.flush(&mut self.counters);
         let identity = Identity::new(&config, Rc::clone(&self.dates));
         self.peers.reconfigure(&config, &keep, &identity);
@@ -231,6 +242,7 @@ impl Transport for WireGuard {
             }
         }
         self.receive(host);
+        self.carry_arrived(host);
         self.learn_paths(host);
         self.give_up_unreachable(host);
         if self
@@ -308,6 +320,7 @@ impl Transport for WireGuard {
                 .into_iter()
                 .chain(self.counters.iter())
                 .chain(self.netstack.counters())
+                .chain(network::counters(self.network.counts()))
                 .collect(),
         }
     }
@@ -386,6 +399,7 @@ impl WireGuard {
             peers: &mut self.peers,
             generations: &mut self.generations,
             streams: self.streams.as_ref(),
+            network: &mut self.network,
             arrival: Arrival::Session,
             io: Io {
                 out: &mut self.out,
@@ -415,6 +429,7 @@ impl WireGuard {
         let deadlines = [
             self.next_tick,
             self.netstack.poll_timeout(),
+            self.network.deadline().map(Instant),
             self.generations.deadline(),
             self.names
                 .deadline()

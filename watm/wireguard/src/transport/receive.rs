@@ -3,6 +3,7 @@
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::{HandshakeInit, Packet, Tunn};
 use watm_core::{Host, Level};
+use watm_netem::Direction;
 use watm_netstack::PeerId;
 
 use super::mail::Moved;
@@ -210,10 +211,16 @@ impl WireGuard {
         };
         let origin = origin.clone();
         if self.peers.owns(id, source) {
+            let way = Direction::FromPeer;
+            if !self.network.is_idle() && self.network.take(way, (id, &origin.name), packet, now.0)
+            {
+                return;
+            }
             let mut sink = Sink {
                 peers: &mut self.peers,
                 generations: &mut self.generations,
                 streams: self.streams.as_ref(),
+                network: &mut self.network,
                 io,
                 arrival: Arrival::Session,
             };

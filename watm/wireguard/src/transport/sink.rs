@@ -2,6 +2,7 @@
 //! and `receive`.
 
 use boringtun::noise::Tunn;
+use watm_netem::{Direction, Netem};
 use watm_netstack::{PacketSink, PeerId};
 use watm_stream::FramedTokens;
 
@@ -28,6 +29,7 @@ pub struct Sink<'a> {
     pub peers: &'a mut Peers,
     pub generations: &'a mut Generations,
     pub streams: Option<&'a FramedTokens>,
+    pub network: &'a mut Netem,
     pub io: Io<'a>,
     /// The origin of the packet that the stack is handling.
     pub arrival: Arrival,
@@ -77,8 +79,22 @@ impl PacketSink for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// Encrypt a packet, or have it encrypted by the generation with a session of the peer.
+    /// Passes a packet through the bad network, if there is one, and encrypts it.
     pub fn dispatch(&mut self, id: PeerId, packet: &[u8]) {
+        if !self.network.is_idle()
+            && let Some(peer) = self.peers.get_mut(id)
+        {
+            let name = &*peer.origin().name;
+            let (way, now) = (Direction::ToPeer, self.io.now.0);
+            if self.network.take(way, (id, name), packet, now) {
+                return;
+            }
+        }
+        self.encrypt(id, packet);
+    }
+
+    /// Encrypts a packet, or has it encrypted by the generation with a session of the peer.
+    pub fn encrypt(&mut self, id: PeerId, packet: &[u8]) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
