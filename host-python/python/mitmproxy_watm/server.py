@@ -308,8 +308,11 @@ class Server:
 
     async def reconfigure(self, config: str | bytes) -> None:
         """Replace the configuration. On a `ValueError` the old one stays in force."""
-        content = config.encode() if isinstance(config, str) else bytes(config)
-        await self._origin.loop.run_in_executor(None, self._native.reconfigure, content)
+        await self._origin.loop.run_in_executor(None, self.reconfigure_now, config)
+
+    def reconfigure_now(self, config: str | bytes) -> None:
+        """Does the same as `reconfigure`, blocking. May run in any thread."""
+        self._native.reconfigure(config.encode() if isinstance(config, str) else bytes(config))
 
     async def start_capture(
         self, pcap: AnyPath, *, pcap_size: int | None = None, pcap_files: int | None = None

@@ -160,6 +160,11 @@ class Watm:
         """End the capture of a server."""
         wait(self._running(spec).end_capture())
 
+    @command.command("watm.network")
+    def change_network(self, spec: str, words: str) -> None:
+        """Put a bad network between a WireGuard server and its peers, such as 3g, "delay=100ms loss=1%", or off."""
+        wait(self._running(spec).change_network(words))
+
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:
         """Check now for a newer module, if the server has an option update."""

@@ -27,6 +27,7 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode import tls_secrets
 from mitmproxy_watm.mode.capture import PageCapture
 from mitmproxy_watm.mode.mode import WatmMode
+from mitmproxy_watm.mode.network import with_network
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
@@ -75,6 +76,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     _arriving: FlowStream | None = None
     swap_error: str | None = None
     """The reason why the last swap failed."""
+    _config: bytes
+    """The configuration of its module."""
     _complained = False
     page_capture: PageCapture
     """The capture of the page."""
@@ -164,6 +167,7 @@ class WatmInstance(ServerInstance[WatmMode]):
             if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
                 message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
             raise worded(e, message) from e
+        self._config = config
         self.observe()
         if data.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
@@ -202,6 +206,18 @@ class WatmInstance(ServerInstance[WatmMode]):
         """Stop the capture in a thread, which fails with OSError."""
         assert self.server is not None  # the caller has looked
         return THREADS.submit(self.server.stop_capture_now)
+
+    def change_network(self, words: str) -> Future[None]:
+        """Put a bad network between the module and its peers, in a thread, which fails with OSError or ValueError."""
+        assert self.server is not None  # the caller has looked
+        server = self.server
+
+        def run() -> None:
+            config = with_network(self._config, words)
+            server.reconfigure_now(config)
+            self._config = config
+
+        return THREADS.submit(run)
 
     def serving(self) -> int | None:
         """Returns the number of the generation that serves."""

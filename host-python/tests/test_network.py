@@ -1,0 +1,71 @@
+"""The bad network of a WireGuard configuration."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from mitmproxy_watm.mode.network import with_network
+from watm_test_support.mitmproxy_programs import client, start
+from watm_test_support.upper_case import upper
+
+WG = "[Interface]\nPrivateKey = x\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (WG, WG + "\n[Watm]\nNetwork = 3g\n"),
+        (WG + "[Watm]\nMaxFlows = 9\n", WG + "[Watm]\nNetwork = 3g\nMaxFlows = 9\n"),
+        (
+            "[watm]\nnetwork=4g\nMaxFlows = 9\nNetwork = dsl\n" + WG,
+            "[watm]\nNetwork = 3g\nMaxFlows = 9\n" + WG,
+        ),
+    ],
+)
+def test_a_configuration_gets_the_network_in_place_of_its_own(config: str, expected: str) -> None:
+    assert with_network(config.encode(), "3g").decode() == expected
+    assert with_network(expected.encode(), "3g").decode() == expected
+
+
+def test_mitmproxys_json_gets_the_network() -> None:
+    config = with_network(b'{"server_key": "x", "mtu": 1280}', "off")
+    assert json.loads(config) == {"server_key": "x", "mtu": 1280, "network": "off"}
+
+
+@pytest.mark.parametrize(("config", "words"), [(b"", "3g"), (b"{}", "3g"), (b'{"method": "none"}', "3g"), (WG.encode(), "3g\nx")])
+def test_other_configurations_and_several_lines_are_refused(config: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match="network: "):
+        with_network(config, words)
+
+
+@pytest.mark.limit(60)
+async def test_a_command_changes_the_network_of_a_running_server(tmp_path: Path) -> None:
+    mode = "watm:wireguard?network=delay=100ms@127.0.0.1:0"
+    async with upper() as echo, start("mitmdump-watm", tmp_path, "--mode", mode, "--set", f"echo_port={echo}") as program:
+        async with client(tmp_path, await program.port()) as device, device.udp("10.9.8.7:7") as datagrams:
+
+            async def round_trip() -> float:
+                begun = time.monotonic()
+                await datagrams.write(b"one")
+                assert await datagrams.read() == b"ONE"
+                return time.monotonic() - begun
+
+            async def change(words: str) -> str | None:
+                return await program.ask(command=f"watm.network wireguard {words}")
+
+            await round_trip()
+            assert await round_trip() >= 0.2
+            assert await change('"delay=300ms direction=to-peer"') is None
+            assert await round_trip() >= 0.3
+            assert "'2' is not a share" in (await change("loss=2") or "")
+            assert await round_trip() >= 0.3
+            assert await change("offline") is None
+            await datagrams.write(b"lost")
+            await asyncio.sleep(0.5)
+            assert await change("off") is None
+            assert await round_trip() < 0.3
+            [status] = json.loads(await program.ask(command="watm.status.json"))
+            assert status["counters"]["network.lost"] == 1
