@@ -276,6 +276,10 @@ UNKNOWN = {
     ("wireguard.md", "`[Interface]`"): ("wireguard", "[Interface]\nUnknown = 1\n"),
     ("wireguard.md", "`[Peer]`"): ("wireguard", "[Peer]\nUnknown = 1\n"),
     ("wireguard.md", "`[Watm]`"): ("wireguard", "[Watm]\nUnknown = 1\n"),
+    ("wireguard.md", "Bad networks"): (
+        "wireguard",
+        "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n[Watm]\nNetwork = unknown=1\n",
+    ),
     ("wireguard.md", "mitmproxy's `wireguard.conf`"): ("wireguard", '{"unknown": 1}'),
     ("shadowsocks.md", "Configuration"): ("shadowsocks", '{"unknown": 1}'),
     ("shadowsocks.md", "`users`"): (

@@ -187,7 +187,7 @@ fn pair(word: &str) -> Result<(&str, &str), String> {
     match word.split_once('=') {
         Some((name, value)) if known(name) => Ok((name, value)),
         Some((name, _)) => Err(format!(
-            "unknown word '{}'; expected {}",
+            "unknown word '{}'; expected one of {}",
             quoted(name),
             names(&OF_RULE)
         )),
@@ -436,7 +436,7 @@ mod tests {
             ("loss=101%", "loss: '101%' is not a share"),
             ("loss=-1%", "loss: '-1%' is not a share"),
             ("loss=nan%", "loss: 'nan%' is not a share"),
-            ("los=1%", "unknown word 'los'; expected peer, host"),
+            ("los=1%", "unknown word 'los'; expected one of peer, host"),
             ("loss=1% loss=2%", "loss: given twice"),
             ("rate=0kbit", "rate: '0kbit' is not a rate"),
             ("rate=1mb", "rate: '1mb' is not a rate such as \"750kbit\""),
