@@ -34,10 +34,8 @@ impl State {
             return Err(ErrorCode::InvalidArgument);
         }
         self.hub.check_backlog()?;
-        self.flow_permit().ok_or_else(|| {
-            self.hub.counters.flows_refused_limit.add(1);
-            ErrorCode::LimitReached
-        })
+        self.flow_permit()
+            .ok_or_else(|| self.hub.refuse_for_flows())
     }
 
     fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {

@@ -113,6 +113,8 @@ fn wasmtime_config(execution: Execution) -> Result<wasmtime::Config, Error> {
     // The instructions of a module determine what it needs. SIMD is enabled, because ciphers depend
     // on it. Relaxed SIMD differs between machines.
     config.wasm_relaxed_simd(false);
+    // Modules pass addresses of 32 bits to the host. A larger memory has nobody to serve.
+    config.wasm_memory64(false);
     // A recording replays on any machine, so a NaN has the same bits on all of them.
     config.cranelift_nan_canonicalization(true);
     // The stack of a call that may wait: half for the module, as by default, and half for the

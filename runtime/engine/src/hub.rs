@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Semaphore;
@@ -42,6 +42,10 @@ pub struct Hub {
     closing: AtomicBool,
     /// The application's decision about flows. `None`: all are accepted.
     accepting: Option<Accepting>,
+    /// Done once a flow was refused because too many wait.
+    backlog_full: Once,
+    /// Done once a flow was refused because too many are open.
+    flows_full: Once,
     state: Mutex<State>,
 }
 
@@ -68,6 +72,8 @@ impl Hub {
             usage: OnceLock::new(),
             closing: AtomicBool::new(false),
             accepting: None,
+            backlog_full: Once::new(),
+            flows_full: Once::new(),
             state: Mutex::default(),
         }
     }
@@ -129,11 +135,31 @@ impl Hub {
 
     /// Fails if no flow can be offered now.
     pub fn check_backlog(&self) -> Result<(), ErrorCode> {
-        if self.lock().offered.len() < self.limits.accept_backlog {
+        let most = self.limits.accept_backlog;
+        if self.lock().offered.len() < most {
             return Ok(());
         }
         self.counters.flows_refused_backlog.add(1);
+        self.backlog_full
+            .call_once(|| self.warn_of_refusals(most, "wait for the application"));
         Err(ErrorCode::LimitReached)
+    }
+
+    /// Counts a flow that is refused because as many as allowed are open. Returns the error.
+    pub fn refuse_for_flows(&self) -> ErrorCode {
+        self.counters.flows_refused_limit.add(1);
+        self.flows_full
+            .call_once(|| self.warn_of_refusals(self.limits.flows, "are open"));
+        ErrorCode::LimitReached
+    }
+
+    /// Warns the first time, since the counters have the number.
+    fn warn_of_refusals(&self, most: usize, what: &str) {
+        tracing::warn!(
+            target: "watm::server",
+            server = &*self.name,
+            "flows are refused while {most} {what}; the counters host.flows_refused say how many"
+        );
     }
 
     /// Offers a flow after [`check_backlog`](Hub::check_backlog). Returns the waker of the task

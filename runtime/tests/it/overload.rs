@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use watm_runtime::{ErrorCode, Flow, Limits, Reach, Server};
 
 use watm_test_support::{
-    Client, LOCALHOST, accept_stream, assert_serves, builder, counter, read, run, serve,
+    Client, LOCALHOST, accept_stream, assert_serves, builder, counter, read, records, run, serve,
     small_limits, tcp_forward, wait_until,
 };
 
@@ -37,6 +37,7 @@ fn lengths_that_lie_are_refused_and_huge_limits_are_harmless() {
 
 #[test]
 fn offered_flows_are_bounded_by_the_backlog_and_open_ones_by_the_limit() {
+    records("flows");
     let server = builder("flows")
         .limits(small_limits())
         .start()
@@ -55,6 +56,14 @@ fn offered_flows_are_bounded_by_the_backlog_and_open_ones_by_the_limit() {
     assert_eq!(client.ask("!flows"), "50 ErrorCode::LimitReached");
     assert!(counter(&server, "host.flows_refused.limit") >= 1);
     assert_eq!(counter(&server, "host.flows"), 50);
+    let warnings = ["20 wait for the application", "50 are open"];
+    let records = records("flows");
+    for warning in warnings {
+        let said = records
+            .iter()
+            .filter(|record| record.text.contains(warning));
+        assert_eq!(said.count(), 1, "{warning}: {records:?}");
+    }
     assert_serves(&server);
 }
 

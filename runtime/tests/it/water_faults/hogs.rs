@@ -7,7 +7,7 @@ use watm_runtime::{Dialer, Error, Limits};
 
 use crate::water::{echo, plain};
 use watm_test_support::water::Guest;
-use watm_test_support::{engine, run};
+use watm_test_support::{engine, guest_bytes, run};
 
 /// Requests 1 GiB at once, or page by page, and writes to it.
 const AT_ONCE: &str = "(drop (memory.grow (i32.const 16384)))
@@ -57,6 +57,38 @@ fn a_module_that_starts_with_too_much_memory_is_no_connection() {
         let error = dialer.dial("127.0.0.1:9").await.expect_err("too much");
         assert!(error.to_string().contains("limit 64 MiB"), "{error}");
     });
+}
+
+#[test]
+fn a_memory_of_64_bits_is_refused() {
+    // One page, 4 GiB, and as many pages as there can be.
+    let sizes = ["1", "65536", "281474976710656"];
+    for size in sizes {
+        let core = wat::parse_str(format!("(module (memory i64 {size}))")).expect("valid text");
+        let water = Guest::v1().with(&format!("(memory i64 {size})")).text();
+        let water = wat::parse_str(water).expect("valid text");
+        for bytes in [water, with_core_module(&core)] {
+            let error = engine().load("wide", &bytes).expect_err("refused");
+            let text = error.to_string();
+            let reasons = ["memory64", "invalid var_u32"];
+            let named = text.starts_with("wide: not a valid ");
+            assert!(
+                named && reasons.iter().any(|reason| text.contains(reason)),
+                "{text}"
+            );
+        }
+    }
+    let core = wat::parse_str("(module (memory 1))").expect("valid text");
+    engine()
+        .load("narrow", &with_core_module(&core))
+        .expect("loads");
+}
+
+/// Adds a core module to the component of the tests.
+fn with_core_module(core: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(core.len()).expect("a small module");
+    assert!(length < 0x80, "one byte of LEB128");
+    [guest_bytes(), &[1, length], core].concat()
 }
 
 #[test]
