@@ -223,6 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_grants_is_read_up_to_its_bound() {
+        let path = std::env::temp_dir().join(format!("watm-grants-{}", std::process::id()));
+        let text = "[a]\nflows = 1\n";
+        let room = usize::try_from(MAX_BYTES).expect("a size") - text.len();
+        let read = |comment: usize| {
+            std::fs::write(&path, text.to_owned() + &"#".repeat(comment)).expect("written");
+            Grants::read(&path)
+        };
+        for comment in [0, room] {
+            let grants = read(comment).expect("a list");
+            assert!(grants.of(&"a".parse().expect("a name")).is_some());
+        }
+        let error = read(room + 1).expect_err("too large").to_string();
+        assert!(error.contains("is larger than 1048576 bytes"), "{error}");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(Grants::read(&path).is_err());
+        let path = Grants::user_path().expect("a home folder");
+        assert!(path.ends_with(Path::new("watm").join("grants.toml")));
+    }
+
+    #[test]
     fn errors_name_the_line_and_the_field() {
         for (text, expected) in [
             ("[a]\nflows = 1\nflow = 2\n", "line 3: unknown field `flow`"),

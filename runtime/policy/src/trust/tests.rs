@@ -13,16 +13,36 @@ use super::*;
 
 /// Returns a root, and a module under it that expires in `days` days.
 pub(super) fn sealed(days: u64) -> (Root, Vec<u8>) {
-    let root = root(7, 1);
+    let root = root(7);
     let sealed = module(&root, days);
     (root, sealed)
 }
 
-/// Returns this version of a root, which is another one for each seed.
-fn root(seed: u8, version: u32) -> Root {
-    let key = PrivateKey::from_seed(&[seed; 32]);
+/// Returns a root, which is another one for each seed.
+fn root(seed: u8) -> Root {
+    trusted(record(seed), seed)
+}
+
+/// Returns the next version of a root of this seed.
+fn version_2(root: &Root, seed: u8) -> Root {
     let record = RootRecord {
-        version,
+        version: 2,
+        first: Some(root.id()),
+        ..record(seed)
+    };
+    trusted(record, seed)
+}
+
+fn trusted(record: RootRecord, seed: u8) -> Root {
+    let key = PrivateKey::from_seed(&[seed; 32]);
+    let signed = SignedRoot::new(record).and_then(|root| root.sign(&key));
+    Root::trust(signed.expect("a possible record")).expect("signed")
+}
+
+fn record(seed: u8) -> RootRecord {
+    let key = PrivateKey::from_seed(&[seed; 32]);
+    RootRecord {
+        version: 1,
         first: None,
         epoch: 1,
         expires: now() + 1000 * DAY,
@@ -37,9 +57,7 @@ fn root(seed: u8, version: u32) -> Root {
             ceiling: Capabilities::unlimited(),
         }],
         revoked: [].into(),
-    };
-    let signed = SignedRoot::new(record).and_then(|root| root.sign(&key));
-    Root::trust(signed.expect("a possible record")).expect("signed")
+    }
 }
 
 fn module(root: &Root, days: u64) -> Vec<u8> {
@@ -132,7 +150,7 @@ fn a_sealed_module_needs_a_root() {
 
 #[test]
 fn the_users_root_takes_the_place_of_the_programs() {
-    let (own, other) = (root(7, 1), root(8, 1));
+    let (own, other) = (root(7), root(8));
     let trust = Trust::packaged(own.clone());
     let chosen = |known: Option<&Root>| {
         let mut state = State::default();
@@ -145,6 +163,12 @@ fn the_users_root_takes_the_place_of_the_programs() {
     assert_eq!(chosen(Some(&own)), Some(own.id()));
     assert_eq!(chosen(Some(&other)), Some(other.id()));
     assert_eq!(at("root").0.root(&State::default()), None);
+    // A newer version of the program's own is kept beside an older one in the state.
+    let newer = Trust::packaged(version_2(&own, 7));
+    let mut state = State::default();
+    state.adopt(&own);
+    let found = newer.root(&state).expect("one of both");
+    assert_eq!(found.record().version, 2);
 }
 
 #[test]
@@ -183,6 +207,58 @@ fn the_policy_has_what_was_asked_for() {
     let policy = trust.policy(&without, [].into_iter());
     assert_eq!(policy.approval, Approval::Recorded);
     assert!(!policy.allow_unsealed);
+    let packaged = Trust::packaged(root(7)).policy(&without, [].into_iter());
+    assert_eq!(packaged.approval, Approval::Given);
+}
+
+#[test]
+fn a_grant_limits_what_the_seal_asks_for() {
+    let (root, sealed) = sealed(30);
+    let path = std::env::temp_dir().join(format!("watm-trust-grants-{}", process::id()));
+    std::fs::write(&path, "[wireguard]\nflows = 1\n").expect("written");
+    let grants = Grants::read(&path).expect("grants");
+    std::fs::remove_file(&path).expect("removed");
+    let trust = Trust::packaged(root).allow_unsealed(true);
+    let flows = |trust: &Trust| {
+        let seal = trust.verify("m.wasm", &sealed, &LoadOptions::default());
+        seal.expect("good").granted.flows(usize::MAX)
+    };
+    let asked = usize::try_from(Capabilities::default().flows).expect("a number");
+    assert_eq!(flows(&trust), asked);
+    assert_eq!(flows(&trust.grants(grants)), asked.min(1));
+}
+
+#[test]
+fn a_programs_own_modules_are_remembered_as_long_as_it_runs() {
+    let (root, sealed) = sealed(30);
+    let trust = Trust::packaged(root);
+    let options = LoadOptions::default();
+    let seal = trust.verify("m.wasm", &sealed, &options).expect("good");
+    let known = || {
+        let state = trust.store.load().expect("in memory");
+        state.known(&name()).is_some()
+    };
+    assert!(!known());
+    seal.accept().expect("kept");
+    assert!(known());
+}
+
+#[cfg(feature = "update")]
+#[test]
+fn the_last_release_that_has_run_is_known() {
+    let (root, sealed) = sealed(30);
+    let trust = Trust::packaged(root);
+    let options = LoadOptions::default();
+    let seal = trust.verify("m.wasm", &sealed, &options).expect("good");
+    let manifest = &seal.proof.as_ref().expect("sealed").manifest;
+    assert!(!trust.has_accepted(manifest));
+    seal.accept().expect("kept");
+    assert!(trust.has_accepted(manifest));
+    let other = Manifest {
+        release: release("1.2"),
+        ..manifest.clone()
+    };
+    assert!(!trust.has_accepted(&other));
 }
 
 #[test]
@@ -206,8 +282,14 @@ fn an_acceptance_is_written_once_the_module_has_started() {
     assert!(seal.is_remembered());
     assert_eq!(accepted().map(|it| it.0), Some(release("1.1")));
     assert_eq!(seal.state_path().as_deref(), Some(file.path()));
+    let state = seal.trust.store.load().expect("readable");
+    assert!(state.known(&name()).is_some());
     // It is written once.
     std::fs::remove_file(file.path()).expect("removed");
+    let probe = beside(file.path(), &format!(".probe-{}", process::id()));
+    std::fs::create_dir_all(probe.join("full")).expect("created");
+    seal.check_memory().expect("nothing to do");
+    std::fs::remove_dir_all(&probe).expect("removed");
     seal.accept().expect("nothing to do");
     assert_eq!(accepted(), None);
 }

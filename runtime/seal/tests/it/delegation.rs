@@ -1,6 +1,9 @@
 //! Delegations: the names and capabilities that keys may sign.
 
-use watm_seal::{Capabilities, Manifest, NamePattern};
+use watm_seal::{
+    Capabilities, Delegation, Manifest, ModuleRole, NamePattern, Policy, Purpose, Refused, Root,
+    State, verify,
+};
 
 use crate::support::*;
 
@@ -18,6 +21,54 @@ fn a_threshold_counts_distinct_keys() {
         code(check(&sealed_by(manifest(), &[11, 12, 99]))),
         "accepted"
     );
+}
+
+/// The refusal names the delegation that lacks least, and of equals the first.
+#[test]
+fn the_delegation_with_most_signatures_is_named() {
+    let mut record = record();
+    record.delegations.push(Delegation {
+        name: name("team-c"),
+        purpose: Purpose::Seal,
+        threshold: 3,
+        keys: [41, 42, 43].map(|number| key(number).public()).into(),
+        names: ["wireguard".parse().expect("a pattern")].into(),
+        ceiling: Capabilities::unlimited(),
+    });
+    let root = Root::trust(signed(record, &[1, 2])).expect("enough signatures");
+    let manifest = Manifest {
+        root: root.id(),
+        ..manifest()
+    };
+    for (signers, expected, has) in [([11, 41, 42], "team-c", 2), ([11, 41, 99], "team-a", 1)] {
+        let file = sealed_by(manifest.clone(), &signers);
+        let refused = verify(&file, &root, &State::default(), &approving(), NOW);
+        let Err(Refused::Threshold {
+            delegation, valid, ..
+        }) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((delegation, valid), (name(expected), has));
+    }
+}
+
+/// The refusal names all roles that the module has.
+#[test]
+fn a_refusal_lists_what_there_is() {
+    let file = sealed(Manifest {
+        roles: [ModuleRole::Listener, ModuleRole::Relay].into(),
+        ..manifest()
+    });
+    let policy = Policy {
+        role: Some(ModuleRole::Dialer),
+        ..approving()
+    };
+    let refused = verify(&file, &root(), &State::default(), &policy, NOW);
+    let Err(Refused::WrongName { found, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(found, "listener or relay");
 }
 
 /// Attack 11: the same signature twice in the file itself.
