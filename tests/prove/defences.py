@@ -1,6 +1,7 @@
 """Switches defences off, one after another, and says which tests of SECURITY.md do not notice: see README.md.
 
-`python tests/prove/defences.py [NAME…]` takes some of `defences.toml`, and without a name all of them.
+`python tests/prove/defences.py [NAME…]` takes some of `defences.toml`, and without a name all of them. `--list` names
+another list of this form.
 """
 
 import argparse
@@ -81,7 +82,7 @@ def read(path: pathlib.Path = LIST) -> tuple[list[Defence], list[LeftOut]]:
         Defence(it["name"], it["promises"], it["tests"], [Switch(**switch) for switch in it["switch"]], it.get("module"))
         for it in lists["defence"]
     ]
-    return defences, [LeftOut(it["promise"], it["reason"], it.get("tests", [])) for it in lists["left_out"]]
+    return defences, [LeftOut(it["promise"], it["reason"], it.get("tests", [])) for it in lists.get("left_out", [])]
 
 
 def switched(text: str, name: str, switch: Switch) -> str:
@@ -283,16 +284,17 @@ def report(defences: list[Defence], workshop: Workshop) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a defence; by default all")
+    parser.add_argument("--list", type=pathlib.Path, default=LIST, help="the list of defences")
     parser.add_argument("--target", type=pathlib.Path, default=MADE / "target", help="cargo's folder for the host")
     parser.add_argument("--watm-target", type=pathlib.Path, default=MADE / "watm", help="cargo's folder for the transports")
     parser.add_argument("--build-only", action="store_true", help="run no test")
     arguments = parser.parse_args()
     # A test that runs is ended too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    defences, left_out = read()
+    defences, left_out = read(arguments.list)
     unknown = set(arguments.names) - {defence.name for defence in defences}
     if unknown:
-        parser.error(f"no defence {', '.join(sorted(unknown))}; see {LIST}")
+        parser.error(f"no defence {', '.join(sorted(unknown))}; see {arguments.list}")
     chosen = [defence for defence in defences if not arguments.names or defence.name in arguments.names]
     copy(defences)
     workshop = Workshop({test for it in chosen for test in it.tests}, arguments.target.resolve(), arguments.watm_target.resolve())

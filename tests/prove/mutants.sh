@@ -42,7 +42,15 @@ part routes watm watm-wireguard '--test=routes --test=dial' wireguard/src/routes
 part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2}.rs
 part headers watm watm-proxy-header --package=watm-proxy-protocol proxy-header/src/{lib,tlv,write}.rs
 part replays watm watm-shadowsocks --lib shadowsocks/src/salts.rs shadowsocks/src/datagram/window.rs
-part seal . watm-seal '' runtime/seal/src/{verify,sealed,freshness,release,proof,announcement}.rs runtime/seal/src/state/{encoding,file,files,mod}.rs
+part seal . watm-seal '' runtime/seal/src/{sealed,freshness,release,proof,announcement}.rs runtime/seal/src/state/{encoding,file,files,mod}.rs
+part verify . watm-seal '' runtime/seal/src/verify.rs
+part grants . watm-policy --features=update runtime/policy/src/grant/{file,mod}.rs
+part trust . watm-policy --features=update runtime/policy/src/trust/{built_in,mod,store,update,watch}.rs
+# By switches in a copy, since each mutant would be linked with wasmtime.
+if [ "${wanted:-cache}" = cache ]; then
+    known=yes
+    "$("$root/tests/setup/find-python.sh" 3.13)" "$here/defences.py" --list "$here/cache.toml" || failed="$failed cache"
+fi
 
 if [ -z "$known" ]; then
     echo "no part $wanted; see $0" >&2

@@ -84,6 +84,13 @@ def test_names_of_defences_differ_and_what_is_left_out_is_promised() -> None:
     assert [it.promise for it in LEFT_OUT if len(rows_of(it.promise)) != 1] == []
 
 
+@pytest.mark.parametrize("mutant", defences.read(ROOT / "tests" / "prove" / "cache.toml")[0], ids=lambda it: it.name)
+def test_a_mutant_of_the_cache_is_found_and_its_tests_exist(mutant: defences.Defence) -> None:
+    assert mutant.tests and all(map(exists, mutant.tests))
+    for switch in mutant.switches:
+        assert defences.switched((ROOT / switch.file).read_text(), mutant.name, switch)
+
+
 def test_a_text_that_moved_is_noticed() -> None:
     switch = DEFENCES[0].switches[0]
     with pytest.raises(AssertionError, match="has this 0 times"):

@@ -95,6 +95,30 @@ fn entries_make_room_in_the_order_of_their_use() {
 }
 
 #[test]
+fn what_cannot_be_removed_leaves_no_room() {
+    let path = directory("cache stuck");
+    private(&path);
+    records_about("");
+    let stuck = path.join("stuck.bin");
+    fs::create_dir(&stuck).expect("created");
+    let large = fs::File::create(path.join("large.bin")).expect("created");
+    large.set_len(512 << 20).expect("extended");
+    // Newer than the other.
+    let soon = SystemTime::now() + Duration::from_secs(60);
+    large.set_modified(soon).expect("set");
+    load_and_serve(&engine(&path).expect("a private directory"));
+    assert_eq!(entries(&path), [path.join("large.bin"), stuck]);
+    let warning = format!("{}/", path.display());
+    let warned = records_about(&warning);
+    assert!(
+        warned
+            .iter()
+            .any(|record| record.text.contains("not cached")),
+        "{warned:?}"
+    );
+}
+
+#[test]
 fn damaged_entries_are_compiled_again() {
     let path = directory("cache damage");
     private(&path);
