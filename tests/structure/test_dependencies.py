@@ -17,10 +17,12 @@ TRANSPORTS = {
     "watm-schema": {},
     "watm-proxy-header": {},
     "watm-socks-wire": {},
+    "watm-netem": {"watm-schema": "always"},
     "watm-netstack": {"watm-core": "always"},
     "watm-wireguard": {
         "watm-core": "always",
         "watm-schema": "always",
+        "watm-netem": "always",
         "watm-netstack": "always",
         "watm-stream": "always",
         "watm-guest": "wasm",

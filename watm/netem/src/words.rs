@@ -194,7 +194,7 @@ fn pair(word: &str) -> Result<(&str, &str), String> {
         None => {
             let presets = PRESETS.map(|preset| preset.name).join(", ");
             Err(format!(
-                "'{}' is no network that has a name; expected {presets}, or words such as delay=100ms",
+                "'{}' is not the name of a network; expected {presets}, or words such as delay=100ms",
                 quoted(word)
             ))
         }
@@ -426,10 +426,7 @@ mod tests {
     #[test]
     fn errors_name_the_word_and_the_right_values() {
         for (text, expected) in [
-            (
-                "4h",
-                "'4h' is no network that has a name; expected edge, 3g",
-            ),
+            ("4h", "'4h' is not the name of a network; expected edge, 3g"),
             ("delay=5", "delay: '5' is not a time such as \"100ms\""),
             ("delay=61s", "delay: '61s' is not a time"),
             ("loss=1", "loss: '1' is not a share such as \"1%\""),

@@ -570,7 +570,7 @@ fn each_wrong_field_of_the_json_is_refused() {
         ),
         (
             with("\"network\": \"5g\""),
-            "network: '5g' is no network that has a name; expected edge, 3g, 4g, dsl, wifi, train, \
+            "network: '5g' is not the name of a network; expected edge, 3g, 4g, dsl, wifi, train, \
              satellite, offline, or words such as delay=100ms",
         ),
         (

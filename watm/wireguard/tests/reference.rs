@@ -1,7 +1,7 @@
 //! The page in the book has the fields that the parsers have.
 
-use watm_schema::page;
 use watm_netem::WORDS;
+use watm_schema::page;
 use watm_wireguard::fields::{INTERFACE, MITMPROXY, PEER, WATM};
 
 #[test]
