@@ -360,10 +360,13 @@ mod tests {
         );
     }
 
+    /// A change of a limit.
+    type Change = fn(&mut Capabilities);
+
     #[test]
     fn a_limit_of_nothing_is_an_error_with_its_name() {
-        let of = |change: fn(&mut Capabilities)| limited(change).check_usable();
-        let changes: [(&str, fn(&mut Capabilities)); 4] = [
+        let of = |change: Change| limited(change).check_usable();
+        let changes: [(&str, Change); 4] = [
             ("memory-bytes", |most| most.memory_bytes = 0),
             ("cpu-permille", |most| most.cpu_permille = 0),
             ("flows", |most| most.flows = 0),
