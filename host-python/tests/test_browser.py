@@ -125,7 +125,7 @@ async def test_a_user_swaps_a_file_in_and_goes_back_under_traffic(tmp_path):
             await fetch(connection, "/unimpressed")
 
             await window.click("//button[contains(., 'Go back to wireguard')]")
-            await window.wait_until("document.querySelector('.about').innerText.startsWith('wireguard is in service')")
+            await window.wait_until(f"{TEXT}.includes('wireguard is in service')")
             await window.wait_until("document.querySelector('.swap .said').innerText.includes('in service now')")
             await fetch(connection, "/back")
             assert "The swap failed" not in await window.run(f"return {TEXT}")
