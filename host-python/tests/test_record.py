@@ -4,6 +4,7 @@ import stat
 import subprocess
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,15 +18,17 @@ BUILD = 1800  # seconds; `watm` is built if it is not there yet
 
 
 def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs `watm replay`."""
-    return subprocess.run(
-        ["cargo", "run", "--release", "--locked", "--quiet", "--bin=watm", "--", "replay"]
-        + ["--root", str(MODULE.with_name("root.watm")), *(str(argument) for argument in arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=BUILD,
-    )
+    """Runs `watm replay` with a state of its own, because the user's may trust another root."""
+    with TemporaryDirectory() as state:
+        options = ["--root", str(MODULE.with_name("root.watm")), "--state", f"{state}/trust"]
+        return subprocess.run(
+            ["cargo", "run", "--release", "--locked", "--quiet", "--bin=watm", "--", "replay"]
+            + [*options, *(str(argument) for argument in arguments)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=BUILD,
+        )
 
 
 async def record(path: Path, **options: object) -> None:
