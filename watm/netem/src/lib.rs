@@ -67,6 +67,10 @@ pub struct Netem {
     lanes: BTreeMap<(usize, Direction, u32), Lane>,
     /// Lanes of former rules. Their packets arrive at once.
     former: Vec<((Direction, u32), Lane)>,
+    /// The bytes of memory that all packets need.
+    held: usize,
+    /// The time of the next call of `arrived`.
+    next: Option<u64>,
     counts: Counts,
     seed: u64,
 }
@@ -78,6 +82,8 @@ impl Netem {
             rules: Vec::new(),
             lanes: BTreeMap::new(),
             former: Vec::new(),
+            held: 0,
+            next: None,
             counts: Counts::default(),
             seed,
         }
@@ -93,6 +99,7 @@ impl Netem {
             lane.hurry();
             self.former.push(((direction, peer), lane));
         }
+        self.next = (!self.former.is_empty()).then_some(0);
     }
 
     /// Returns true if it changes nothing: there are no rules, and no packet waits.
@@ -109,6 +116,12 @@ impl Netem {
     pub fn forget(&mut self, peer: u32) {
         self.lanes.retain(|(.., of), _| *of != peer);
         self.former.retain(|((_, of), _)| *of != peer);
+        let left = || {
+            let former = self.former.iter().map(|(_, lane)| lane);
+            former.chain(self.lanes.values())
+        };
+        self.held = left().map(Lane::held).sum();
+        self.next = left().filter_map(Lane::deadline).min();
     }
 
     /// Decides about an IP packet at this time, in nanoseconds. Returns true if the network has taken
@@ -136,18 +149,18 @@ impl Netem {
             let lane = Lane::new(self.rules[number].path.clone(), chance);
             self.lanes.insert(key, lane);
         }
-        let held = self.held();
         let Some(lane) = self.lanes.get_mut(&key) else {
             return false;
         };
-        self.counts.dropped += lane.advance(now);
         let fates = lane.fates();
         if fates == UNCHANGED && !lane.holds() {
             return false;
         }
+        let before = lane.held();
+        self.counts.dropped += lane.advance(now);
         self.counts.lost += u64::from(fates[0].is_none());
         self.counts.duplicated += u64::from(fates[1].is_some());
-        let mut room = BUDGET.saturating_sub(held);
+        let mut room = BUDGET.saturating_sub(self.held);
         for fate in fates.into_iter().flatten() {
             let mut copy: Box<[u8]> = packet.into();
             if fate.corrupt {
@@ -161,6 +174,8 @@ impl Netem {
             }
         }
         self.counts.dropped += lane.advance(now);
+        self.held = self.held - before + lane.held();
+        self.next = self.next.into_iter().chain(lane.deadline()).min();
         true
     }
 
@@ -170,7 +185,9 @@ impl Netem {
         let lanes = self.lanes.iter_mut();
         let lanes = lanes.map(|((_, direction, peer), lane)| ((*direction, *peer), lane));
         let mut due = Vec::new();
+        self.next = None;
         for ((direction, peer), lane) in former.chain(lanes) {
+            let before = lane.held();
             self.counts.dropped += lane.advance(now);
             while let Some((time, packet)) = lane.pop(now) {
                 let arrived = Arrived {
@@ -180,6 +197,8 @@ impl Netem {
                 };
                 due.push((time, arrived));
             }
+            self.held = self.held - before + lane.held();
+            self.next = self.next.into_iter().chain(lane.deadline()).min();
         }
         self.former.clear();
         due.sort_by_key(|(time, _)| *time);
@@ -188,15 +207,7 @@ impl Netem {
 
     /// Returns the time of the next call of [`arrived`](Self::arrived), in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
-        match self.former.is_empty() {
-            false => Some(0),
-            true => self.lanes.values().filter_map(Lane::deadline).min(),
-        }
-    }
-
-    fn held(&self) -> usize {
-        let former = self.former.iter().map(|(_, lane)| lane);
-        former.chain(self.lanes.values()).map(Lane::held).sum()
+        self.next
     }
 }
 
