@@ -283,9 +283,13 @@ impl Tcp {
 
     pub(crate) fn flush(&mut self, io: &mut Io<'_>, counters: &mut Counters) {
         self.current = None;
-        for id in std::mem::take(&mut self.dirty) {
+        let mut due = std::mem::take(&mut self.dirty);
+        for id in due.drain(..) {
             self.service(id, io, counters);
         }
+        // Flows that used up their turn; the list keeps its memory.
+        due.append(&mut self.dirty);
+        self.dirty = due;
         // Retry with the memory that other flows have released.
         self.retries = false;
         for _ in 0..self.starved.len().min(RETRIES) {
