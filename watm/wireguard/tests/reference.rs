@@ -1,12 +1,13 @@
-//! The page in the book has the fields that the parsers have.
+//! The page in the book has the fields that the parsers have, and the networks by name.
 
-use watm_netem::WORDS;
+use watm_netem::{PRESETS, WORDS};
 use watm_schema::page;
 use watm_wireguard::fields::{INTERFACE, MITMPROXY, PEER, WATM};
 
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/wireguard.md");
+
 #[test]
 fn the_page_has_the_fields() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/wireguard.md");
     let tables: [(&str, &[_]); 5] = [
         ("interface", &INTERFACE),
         ("peer", &PEER),
@@ -14,5 +15,17 @@ fn the_page_has_the_fields() {
         ("mitmproxy", &MITMPROXY),
         ("network", &WORDS),
     ];
-    page::check(page, &tables);
+    page::check(PAGE, &tables);
+}
+
+#[test]
+fn the_page_has_the_networks_by_name() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    for preset in PRESETS {
+        let row = format!(
+            "| `{}` | {} | `{}` | `{}` |",
+            preset.name, preset.title, preset.from_peer, preset.to_peer
+        );
+        assert!(page.contains(&row), "{PAGE} has no row {row}");
+    }
 }
