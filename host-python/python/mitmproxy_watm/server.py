@@ -323,8 +323,6 @@ class Server:
         for one that cannot be made, and `ModuleError` for a module that cannot begin a capture.
         """
 
-
-
         def run() -> None:
             self.start_capture_now(pcap, pcap_size=pcap_size, pcap_files=pcap_files)
 

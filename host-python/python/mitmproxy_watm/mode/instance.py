@@ -23,9 +23,9 @@ from mitmproxy_watm import wireguard
 from mitmproxy_watm._errors import swap_failure, worded
 from mitmproxy_watm._native import ClientConfig, Module
 from mitmproxy_watm.history import History
-from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode import tls_secrets
 from mitmproxy_watm.mode.capture import PageCapture
+from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import with_network
 from mitmproxy_watm.mode.peers import remember

@@ -3,7 +3,7 @@
 import json
 import re
 
-_SECTION = re.compile(r"^\s*\[(.*)\]", re.MULTILINE)
+_SECTION = re.compile(r"^\s*\[([^\]\n]*)\]", re.MULTILINE)
 _FIELD = re.compile(r"^\s*network\s*=.*\n?", re.MULTILINE | re.IGNORECASE)
 
 
@@ -18,12 +18,12 @@ def with_network(config: bytes, words: str) -> bytes:
     text = config.decode()
     if text.lstrip().startswith("{") and "server_key" in (fields := json.loads(text)):
         return json.dumps(fields | {"network": words}).encode()
-    if not any(section[1].strip().lower() == "interface" for section in _SECTION.finditer(text)):
+    sections = {section[1].strip().lower(): section for section in _SECTION.finditer(text)}
+    if "interface" not in sections:
         raise ValueError("network: only WireGuard servers have bad networks, and this module has another configuration")
-    for section in _SECTION.finditer(text):
-        if section[1].strip().lower() == "watm":
-            head, rest = text[: section.end()], text[section.end() :]
-            later = _SECTION.search(rest)
-            end = len(rest) if later is None else later.start()
-            return f"{head}\nNetwork = {words}\n{_FIELD.sub('', rest[:end]).lstrip()}{rest[end:]}".encode()
-    return f"{text.rstrip()}\n\n[Watm]\nNetwork = {words}\n".encode()
+    if (own := sections.get("watm")) is None:
+        return f"{text.rstrip()}\n\n[Watm]\nNetwork = {words}\n".encode()
+    head, rest = text[: own.end()], text[own.end() :]
+    later = _SECTION.search(rest)
+    end = len(rest) if later is None else later.start()
+    return f"{head}\nNetwork = {words}\n{_FIELD.sub('', rest[:end]).lstrip()}{rest[end:]}".encode()
