@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from watm_test_support import needs
 from watm_test_support.mitmproxy_programs import Program, start
 from watm_test_support.ports import free_port
 from watm_test_support.repository import ROOT
@@ -119,11 +120,11 @@ async def test_a_capture_begins_and_ends_by_command(tmp_path) -> None:
 
 
 async def test_a_full_disk_ends_the_capture_and_nothing_else(tmp_path) -> None:
+    needs.root("small file systems")
     full = tmp_path / "full"
     full.mkdir()
-    mounted = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", "size=64k", "none", full, stderr=DEVNULL)
-    if await mounted.wait() != 0:
-        pytest.skip("needs root, to make a small file system")
+    mounted = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", "size=64k", "none", full)
+    assert await mounted.wait() == 0
     try:
         async with mitmdump(tmp_path, f"&pcap={full}/inner.pcapng") as (program, proxy):
             sent = tmp_path / "sent"
