@@ -6,6 +6,8 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 
+from watm_test_support.ports import free_port
+
 from .peers import HOST, LIMIT
 
 
@@ -34,8 +36,8 @@ async def echo() -> AsyncIterator[int]:
                     await writer.drain()
             writer.close()
 
-    server = await asyncio.start_server(serve, HOST, 0)
-    port = server.sockets[0].getsockname()[1]
+    port = free_port()
+    server = await asyncio.start_server(serve, HOST, port)
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(_Echo, local_addr=(HOST, port))
     async with server:
         yield port
