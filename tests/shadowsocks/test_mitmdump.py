@@ -15,7 +15,7 @@ from .services import associate, connect, echo, exchange
 
 async def shadowsocks(program: Program) -> int:
     """Returns the port of its server."""
-    return int((await program.wait_for(r"shadowsocks server listening at .*:(\d+)")).group(1))
+    return int((await program.wait_for(r"Shadowsocks server listening at .*:(\d+)")).group(1))
 
 
 def mode(folder: Path, configuration: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The short form of `make bench-water`, which includes many connections of a dialer at once."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -37,7 +38,8 @@ def test_the_bench_measures_every_client(tmp_path) -> None:
         if sample in failed:
             continue
         assert sample["measures"], sample
-        assert all(measure["value"] >= 0 for measure in sample["measures"]), sample
+        # A difference of two measurements may be below zero.
+        assert all(math.isfinite(measure["value"]) for measure in sample["measures"]), sample
         assert sample["measures"][0]["title"] in done.stdout
         if sample["server"] not in FRAIL and "survived" in sample["answer"]:
             assert "death" not in sample["answer"], sample

@@ -7,8 +7,10 @@ from .ends import connected, listening
 from .modules import Module
 from .tools import GO, Tool
 
-# Several times the capacity of the sockets, pipes and queues on the way.
 BULK = 16_000_000
+# More than the sockets, pipes and queues on the way hold while nobody reads: a kernel may let the buffer of a connection
+# grow to 32 MiB (tcp_rmem).
+STALLED = 64_000_000
 
 
 @loads(own=True, plain=True)
@@ -25,10 +27,10 @@ async def test_bytes_stream_both_ways_at_once(tool: Tool, module: Module) -> Non
 async def test_a_reader_that_stalls_gets_everything(tool: Tool, module: Module) -> None:
     async with listening() as server, tool.dial(module, server.address) as near:
         far = await server.accept()
-        sending = asyncio.create_task(near.send_pattern(BULK))
+        sending = asyncio.create_task(near.send_pattern(STALLED))
         await asyncio.sleep(1.5)
         assert not sending.done(), "nothing on the way holds so much"
-        await far.receive_pattern(BULK)
+        await far.receive_pattern(STALLED)
         await sending
 
 
