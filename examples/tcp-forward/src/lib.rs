@@ -76,7 +76,8 @@ impl Connection {
 }
 
 struct Forward {
-    listener: Listener,
+    /// `None` in a host that only dials.
+    listener: Option<Listener>,
     connections: BTreeMap<u64, Connection>,
     unfinished: BTreeSet<u64>,
     last: u64,
@@ -87,10 +88,12 @@ struct Forward {
 
 impl Forward {
     fn accept(&mut self) {
-        // Errors are of one connection; it is gone.
-        while let Ok(Some(outer)) = self.listener.accept((self.last + 1) * 2) {
-            let (Some(remote), local) = (outer.remote_address(), self.listener.local_address())
-            else {
+        while let Some(listener) = &self.listener {
+            // Errors are of one connection; it is gone.
+            let Ok(Some(outer)) = listener.accept((self.last + 1) * 2) else {
+                break;
+            };
+            let (Some(remote), local) = (outer.remote_address(), listener.local_address()) else {
                 continue;
             };
             let info = FlowInfo {
@@ -169,8 +172,14 @@ export!(Module);
 
 impl Guest for Module {
     fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
-        let listener = Listener::open("listen", LISTENER)
-            .map_err(|code| ConfigError::Other(Some(format!("the listener `listen`: {code:?}"))))?;
+        let listener = match Listener::open("listen", LISTENER) {
+            Ok(listener) => Some(listener),
+            Err(ErrorCode::AccessDenied) => None,
+            Err(code) => {
+                let reason = format!("the listener `listen`: {code:?}");
+                return Err(ConfigError::Other(Some(reason)));
+            }
+        };
         let (connections, unfinished) = Default::default();
         let forward = Forward {
             listener,

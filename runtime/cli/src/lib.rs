@@ -6,7 +6,7 @@
 //! | status | meaning |
 //! |---|---|
 //! | 0 | success, also when a signal ended it |
-//! | 1 | the network or the module failed: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found a problem, `inspect` found WebAssembly that does not run here, `verify` refused a file, or `update` found no usable module |
+//! | 1 | the network or the module failed: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found a problem, `inspect` found WebAssembly that does not run here, a module failed a `check`, `verify` refused a file, or `update` found no usable module |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
 //! The reason is a record of the log (`logging.rs`): in text a line that begins with `watm: `.
@@ -51,8 +51,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    completions, dial, doctor, inspect, keygen, listen, man, note, pluggable, publish, relay,
-    replay, root, seal, serve, status, trust, tunnel, update, verify,
+    check, completions, dial, doctor, inspect, keygen, listen, man, note, pluggable, publish,
+    relay, replay, root, seal, serve, status, trust, tunnel, update, verify,
 };
 use failure::{Failure, Outcome};
 
@@ -114,6 +114,9 @@ enum Command {
     /// Show a module's kind and requests, without running it.
     #[command(after_help = EXIT_STATUS)]
     Inspect(inspect::Arguments),
+    /// Test a module: starts, damaged configurations, strangers, swaps, and streams between two ends
+    /// of it. Prints a report.
+    Check(check::Arguments),
     /// Run a module with the recording of another run, and compare.
     #[command(after_help = EXIT_STATUS)]
     Replay(replay::Arguments),
@@ -178,6 +181,7 @@ pub fn main() -> ExitCode {
         Command::Plugin(arguments) => pluggable::plugin::run(&arguments),
         Command::Pt(arguments) => pluggable::tor::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Root(arguments) => root::run(&arguments),

@@ -73,18 +73,23 @@ pub fn for_development(cache: CacheDir) -> EngineConfig {
 
 /// Builds a guest crate of this repository, and makes a component of it.
 fn component(folder: &str, name: &str) -> Vec<u8> {
+    component_of(&repository().join(folder), name)
+}
+
+/// Builds the guest crate in a folder, and makes a component of it.
+pub fn component_of(folder: &Path, name: &str) -> Vec<u8> {
     let target = scratch().join("guests");
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked"])
         .args(["--target", "wasm32-unknown-unknown"])
         .arg("--target-dir")
         .arg(&target)
-        .current_dir(repository().join(folder))
+        .current_dir(folder)
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .status()
         .expect("cargo runs");
-    assert!(status.success(), "building {folder} failed");
+    assert!(status.success(), "building {} failed", folder.display());
     let file = target.join(format!("wasm32-unknown-unknown/release/{name}.wasm"));
     let module = std::fs::read(&file).expect("cargo has built it");
     ComponentEncoder::default()

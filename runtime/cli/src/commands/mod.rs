@@ -1,5 +1,6 @@
 //! The commands, in a file or folder each. `main` calls `run` of the one that the user names.
 
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod dial;
 pub(crate) mod doctor;

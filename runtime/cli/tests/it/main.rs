@@ -1,5 +1,6 @@
 //! The command `watm`, run as a program.
 
+mod check;
 mod command;
 mod documents;
 mod replay;
