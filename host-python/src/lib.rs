@@ -43,7 +43,9 @@ mod _native {
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]
-    use crate::module::{Capabilities, Module, Seal, claimed_name, load, load_file, load_packaged};
+    use crate::module::{
+        Capabilities, Module, Seal, claimed_name, describe, load, load_file, load_packaged,
+    };
     #[pymodule_export]
     use crate::pattern::Pattern;
     #[pymodule_export]

@@ -48,6 +48,13 @@ impl Module {
             .collect()
     }
 
+    /// The description of itself in JSON, if it has one.
+    #[getter]
+    fn about(&self) -> Option<String> {
+        let about = self.0.info().about.as_ref();
+        about.map(watm_runtime::About::to_json)
+    }
+
     /// The imports that it requires.
     #[getter]
     fn imports(&self) -> Vec<String> {
@@ -117,6 +124,13 @@ pub fn load(py: Python<'_>, name: &str, data: &[u8], unsealed: bool) -> PyResult
 pub fn claimed_name(data: &[u8]) -> Option<String> {
     let sealed = seal::Sealed::parse(data).ok()?;
     Some(sealed.manifest().name.to_string())
+}
+
+/// Returns a module's description of itself in JSON, without verification. None if it has none, or is no
+/// module.
+#[pyfunction]
+pub fn describe(py: Python<'_>, data: &[u8]) -> Option<String> {
+    py.detach(|| Some(watm_runtime::inspect(data).ok()?.about?.to_json()))
 }
 
 /// Compiles the module in `data`, which is part of this package and sealed as `watm/NAME` under the

@@ -304,6 +304,23 @@ pub struct Status {
     counters: std::collections::BTreeMap<String, u64>,
 }
 
+#[pymethods]
+impl Status {
+    fn __repr__(&self) -> String {
+        let reason = match &self.reason {
+            Some(reason) => format!(" ({reason})"),
+            None => String::new(),
+        };
+        format!(
+            "<Status {}{reason}, generation {}, {} flows, {} peers>",
+            self.phase,
+            self.generation,
+            self.flows,
+            self.peers.len()
+        )
+    }
+}
+
 impl Status {
     /// Converts the runtime's status.
     pub(crate) fn new(py: Python<'_>, status: watm_runtime::Status) -> PyResult<Status> {

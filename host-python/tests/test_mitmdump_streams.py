@@ -11,7 +11,7 @@ from watm_test_support.mitmproxy_programs import start
 from watm_test_support.ports import free_port
 from watm_test_support.upper_case import upper
 
-PATTERN = r"plain server listening at .*:(\d+)"
+PATTERN = r"Plain TCP server listening at .*:(\d+)"
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from mitmproxy_watm.cli import complete_arguments
 from mitmproxy_watm.mode import instance, qr
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.keys import read_keys
+from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.spec import complete, parse
 from mitmproxy_watm.wireguard import genkey
 
@@ -20,9 +22,6 @@ def test_a_module_and_its_options():
     data = parse("/a/b.wasm?mtu=1280&dns=1.1.1.1&flag=true&keys=/k.json")
     assert (data.module, data.keys, data.config) == ("/a/b.wasm", Path("/k.json"), None)
     assert data.fields == {"mtu": 1280, "dns": "1.1.1.1", "flag": True}
-    assert parse("wireguard").is_wireguard
-    assert parse("/x/wireguard-2.wasm").is_wireguard
-    assert not parse("/x/plain.wasm").is_wireguard
     assert parse("x.wasm?transport=tcp").options.transport == "tcp"
     assert (parse("x.wasm").options.transport, parse("wireguard").options.transport) == (None, "udp")
     assert parse("/a%40b/100%25.wasm?config=/c%3fd").module == "/a@b/100%.wasm"
@@ -38,6 +37,32 @@ def test_a_module_and_its_options():
     for wrong in ("pcap_size=64", "pcap_size=64MB", "pcap_size=0KiB", "pcap_size=", "pcap_files=0", "pcap_files=many"):
         with pytest.raises(ValueError, match=f"option {wrong.partition('=')[0]}: .*must be a number above 0"):
             parse(f"wireguard?pcap=/a&{wrong}")
+
+
+def test_a_module_tells_what_it_is(tmp_path):
+    copy = tmp_path / "corp.wasm"
+    for name, title, port, transport, takes_keys in [
+        ("wireguard", "WireGuard", 51820, "udp", True),
+        ("shadowsocks", "Shadowsocks", 8388, "both", False),
+        ("socks5", "SOCKS5", 1080, "both", False),
+        ("plain", "Plain TCP", 51820, "tcp", False),
+    ]:
+        copy.write_bytes((resources.files("mitmproxy_watm") / "modules" / f"{name}.wasm").read_bytes())
+        for module in (name, str(copy)):
+            mode = WatmMode.parse(f"watm:{module}")
+            assert mode.description == f"{title} server"
+            assert (mode.listen_port(8080), mode.transport_protocol, mode.parsed.takes_keys) == (port, transport, takes_keys)
+    # The name of a file says nothing.
+    for other in (tmp_path / "wireguard.wasm", tmp_path / "missing-wireguard.wasm"):
+        if "missing" not in other.name:
+            other.write_bytes(b"\0asm\1\0\0\0")
+        mode = WatmMode.parse(f"watm:{other}")
+        assert (mode.description, mode.parsed.takes_keys, mode.parsed.about) == (f"{other.stem} server", False, None)
+
+
+def test_a_text_stays_one_though_it_looks_like_a_number():
+    assert parse("shadowsocks?password=1234&server_port=1234").fields == {"password": "1234", "server_port": 1234}
+    assert parse("x.wasm?password=1234").fields == {"password": 1234}
 
 
 def test_where_connections_go():

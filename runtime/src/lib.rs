@@ -32,7 +32,7 @@
 //! let module = engine.load_file("wireguard.wasm")?;
 //! // 2.
 //! let server = Server::builder(&module)
-//!     .config(std::fs::read("wg0.conf")?)
+//!     .config(std::fs::read("server.conf")?)
 //!     .udp("listen", "[::]:51820".parse()?)
 //!     .start()?;
 //! // 3.
@@ -176,7 +176,7 @@ pub use watm_net::sockets::{
     connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
 };
 pub use watm_net::{Connect, Limits, Wire, log_refusal};
-pub use watm_policy::inspection::{ModuleInfo, inspect, worlds};
+pub use watm_policy::inspection::{About, ModuleInfo, inspect, worlds};
 pub use watm_policy::{BuiltIn, Capture, Grants, Keys, LastUse, LoadOptions, Reach, Signer, Trust};
 #[doc(no_inline)]
 pub use watm_seal as seal;

@@ -145,7 +145,7 @@ async def test_curl_through_mitmdump_is_seen_as_the_client(tmp_path) -> None:
     async with upper() as upstream:
         mode = f"watm:proxy-protocol?config={config}&to=http://{HOST}:{upstream}@{HOST}:0"
         async with start("mitmdump-watm", tmp_path, "--mode", mode) as program:
-            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
+            port = int((await program.wait_for(r"PROXY protocol server listening at .*:(\d+)")).group(1))
             assert await curl("--haproxy-protocol", f"http://{HOST}:{port}/page") == b"from inside /page"
             async with haproxy(tmp_path, "send-proxy-v2", to=port) as balanced:
                 assert await curl(f"http://{HOST}:{balanced}/other") == b"from inside /other"
@@ -176,7 +176,7 @@ async def test_streams_go_where_their_clients_went_in_mitmdump(client: str, tmp_
         to = upstream.sockets[0].getsockname()[1]
         mode = f"watm:proxy-protocol?config={config}@{HOST}:0"
         async with start("mitmdump-watm", tmp_path, "--mode", mode) as program, asyncio.timeout(LIMIT):
-            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
+            port = int((await program.wait_for(r"PROXY protocol server listening at .*:(\d+)")).group(1))
             reader, writer = await asyncio.open_connection(HOST, port)
             version = "TCP6" if ":" in client else "TCP4"
             writer.write(f"PROXY {version} {client} {host} 5555 {to}\r\nquestion".encode())
@@ -203,7 +203,7 @@ async def test_datagrams_are_their_clients_in_mitmdump(tmp_path) -> None:
         to = upstream.getsockname()[1]
         mode = f"watm:proxy-protocol?config={config}@{HOST}:0"
         async with start("mitmdump-watm", tmp_path, "--mode", mode) as program, asyncio.timeout(LIMIT):
-            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
+            port = int((await program.wait_for(r"PROXY protocol server listening at .*:(\d+)")).group(1))
             loop = asyncio.get_running_loop()
             await loop.sock_sendto(proxy, datagram(to, b"question"), (HOST, port))
             asked, peer = await loop.sock_recvfrom(upstream, 100)

@@ -36,7 +36,7 @@ class Upper(asyncio.DatagramProtocol):
 
 async def listening(program: Program) -> int:
     """The port of its server."""
-    return int((await program.wait_for(r"socks5 server listening at .*:(\d+)")).group(1))
+    return int((await program.wait_for(r"SOCKS5 server listening at .*:(\d+)")).group(1))
 
 
 def mode(folder: Path) -> tuple[str, str]:

@@ -19,7 +19,7 @@ async def test_flows_are_the_clients(behind: bool, authority: Authority, localho
     async with backend(echo) as to:
         mode = f"watm:tls?config={path}&to={HOST}:{to}@{HOST}:0"
         async with start("mitmdump-watm", tmp_path, "--mode", mode) as program, asyncio.timeout(LIMIT):
-            port = int((await program.wait_for(r"tls server listening at .*:(\d+)")).group(1))
+            port = int((await program.wait_for(r"TLS server listening at .*:(\d+)")).group(1))
             reader, writer = await asyncio.open_connection(HOST, port)
             client = list(writer.get_extra_info("sockname"))
             if behind:

@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
+from mitmproxy_watm.about import About, about_file, about_loaded, about_packaged
 
 PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
 """The modules of this package, by name."""
-
-STREAMS = ("plain", "reverse", "tls")
-"""Packaged modules whose connections name no destination."""
-
-BOTH = ("proxy-protocol", "shadowsocks", "socks5")
-"""Packaged modules that listen on TCP and UDP, on the same port."""
 
 Transport = Literal["udp", "tcp", "both"]
 """The protocols that a module listens on."""
@@ -82,12 +77,25 @@ def read_name(module: AnyModule) -> str | None:
 
 
 def usual_transport(module: Module) -> Transport:
-    """Returns the default protocols of a module. Its name decides where both are possible."""
-    if module.listens_on == ["udp", "tcp"] and Path(module.name).stem in BOTH:
+    """Returns the default protocols of a module: those of its description, or the first that it can listen on."""
+    about = about_loaded(module)
+    return about_transport(about) or ("tcp" if module.listens_on[:1] == ["tcp"] else "udp")
+
+
+def about_transport(about: About | None) -> Transport | None:
+    """Returns the protocols of a description."""
+    transports = set() if about is None else {"tcp", "udp"}.intersection(about.transports)
+    if len(transports) == 2:
         return "both"
-    return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"
+    return "tcp" if "tcp" in transports else "udp" if transports else None
 
 
 def names_no_destination(module: Module) -> bool:
     """Returns True if the connections that it accepts name no destination."""
-    return module.kind.startswith("WATER") or module.name in STREAMS
+    about = about_loaded(module)
+    return module.kind.startswith("WATER") if about is None else not about.destinations
+
+
+def about_of(module: str) -> About | None:
+    """Returns the description of a module, one of `PACKAGED` or the path of a `.wasm` file."""
+    return about_packaged(module) if module in PACKAGED else about_file(Path(module).expanduser())

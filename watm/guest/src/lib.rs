@@ -28,20 +28,6 @@ pub mod bindings {
     });
 }
 
-/// Marks the module as one that must run as a single instance, because several would each accept
-/// the same replays: see `wit/world.wit`.
-#[macro_export]
-macro_rules! alone {
-    () => {
-        const _: () = {
-            // Linkers drop a section without content.
-            #[used]
-            #[unsafe(link_section = "watm.alone")]
-            static ALONE: [u8; 1] = [1];
-        };
-    };
-}
-
 /// Makes the crate a module whose transport is `$transport`, a type that implements
 /// [`Transport`](watm_core::Transport). Call it once in a crate, at its top level. With `signing`
 /// after the type, the transport can use [keys of the host](watm_core::signing).

@@ -3,6 +3,8 @@
 //! It hides nothing. It is the baseline for other transports, and a check of everything around
 //! them.
 
+mod about;
+
 use watm_core::ErrorCode;
 use watm_stream::{Buffer, Codec, Symmetric};
 
@@ -29,6 +31,10 @@ impl Codec for Copy {
         Ok(())
     }
 }
+
+pub use about::ABOUT;
+
+watm_schema::about!(ABOUT);
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(watm_stream::Streams<Plain>);

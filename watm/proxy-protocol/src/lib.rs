@@ -59,6 +59,7 @@
 //! | P14 | TLVs are checked, forwarded, and reported to the application | `vectors::facts_fill_the_header_and_have_their_sizes`, `codec::facts_become_attributes`, `serve::test_families::test_tlvs_go_through_a_chain_as_they_came`, `interop::test_proxy::test_haproxys_facts_and_checksum_are_taken`, `serve::test_serve::test_haproxy_believes_the_header` |
 //! | P15 | missing settings of the machine are found, with the commands to run | `proxy::test_spoofing::test_what_the_doctor_prints_puts_it_right`, `proxy::test_spoofing::test_the_doctor_sees_what_a_process_may_not_do`, `proxy::test_spoofing::test_the_doctor_sees_a_kernel_that_throws_answers_away`, `proxy::test_spoofing::test_the_doctor_sees_too_few_descriptors` |
 
+mod about;
 mod account;
 mod codec;
 mod config;
@@ -75,6 +76,7 @@ mod transport;
 mod v1;
 mod v2;
 
+pub use about::ABOUT;
 pub use codec::{ProxyCodec, ProxyProtocol};
 pub use config::FIELDS;
 pub use header::{Addresses, Header, Proxied};
@@ -83,6 +85,9 @@ pub use refused::Refused;
 pub use spp::{SPP_LENGTH, parse_spp, write_spp};
 pub use transport::ProxyServer;
 pub use watm_proxy_header::{Protocol, Ssl, Tlv, Tlvs, write_v1, write_v2};
+
+#[cfg(feature = "module")]
+watm_schema::about!(ABOUT);
 
 #[cfg(all(target_family = "wasm", feature = "module", not(feature = "water-v1")))]
 watm_guest::export!(ProxyServer);

@@ -5,6 +5,8 @@
 //! with messages of at most one block, each answered before the next one. The transport is for
 //! demonstration, not for use.
 
+mod about;
+
 use watm_core::ErrorCode;
 use watm_stream::{Buffer, Codec, Symmetric};
 
@@ -41,6 +43,10 @@ fn mirror(from: &mut Buffer, to: &mut Buffer) {
     }
     to.append(from);
 }
+
+pub use about::ABOUT;
+
+watm_schema::about!(ABOUT);
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(watm_stream::Streams<Reverse>);

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+pub mod about;
 pub mod page;
 
 /// A field, as its parser sees it.

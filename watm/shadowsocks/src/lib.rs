@@ -94,6 +94,7 @@
 //! Ciphers without authentication; plugins (put one before the port); a SOCKS server, which is the
 //! host's task.
 
+mod about;
 mod address;
 mod cipher;
 pub mod config;
@@ -107,17 +108,16 @@ mod stream;
 mod transport;
 mod wall;
 
+pub use about::ABOUT;
 pub use method::Method;
 pub use stream::{ShadowsocksCodec, ShadowsocksStreams};
 pub use transport::Shadowsocks;
 pub use wall::set_wall_clock;
 
+watm_schema::about!(ABOUT);
+
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(Shadowsocks);
-
-// Replay protection needs one memory of all salts.
-#[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
-watm_guest::alone!();
 
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
 watm_guest_v1::export!(watm_guest_v1::Relayed<ShadowsocksStreams>);

@@ -38,6 +38,7 @@
 //!
 //! BIND; GSS-API; fragments of datagrams; TLS to a proxy, which another transport adds (`tls` in a chain of modules).
 
+mod about;
 mod client;
 mod codec;
 mod config;
@@ -47,16 +48,15 @@ mod server;
 mod shared;
 mod transport;
 
+pub use about::ABOUT;
 pub use codec::{SocksCodec, SocksStreams};
 pub use config::{FIELDS, USER};
 pub use transport::Socks5;
 
+watm_schema::about!(ABOUT);
+
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(Socks5);
-
-// The connection of an association and its datagrams belong to the same instance.
-#[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
-watm_guest::alone!();
 
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
 watm_guest_v1::export!(watm_guest_v1::Relayed<SocksStreams>);

@@ -148,6 +148,7 @@
 //! `close_notify` ends one direction; the other goes on. A connection that ends without it may be truncated: the
 //! application reads the received data, and then an error instead of the end.
 
+mod about;
 mod accepted;
 mod certificates;
 mod clients;
@@ -170,9 +171,12 @@ mod ticketed;
 mod tickets;
 mod transport;
 
+pub use about::ABOUT;
 pub use codec::TlsCodec;
 pub use config::fields;
 pub use transport::Tls;
+
+watm_schema::about!(ABOUT);
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(watm_stream::Streams<Tls>, signing);

@@ -59,6 +59,7 @@
 //! The kernel's TCP runs through wireguard-go's interface, with BBR, over the same paths. Headers
 //! leave at most 95 of the 100 Mbit/s and 190 of the 200. When downloading, the kernel sends.
 
+mod about;
 mod admission;
 mod client;
 mod clock;
@@ -75,8 +76,11 @@ mod peers;
 mod routes;
 mod transport;
 
+pub use about::ABOUT;
 pub use config::fields;
 pub use transport::WireGuard;
+
+watm_schema::about!(ABOUT);
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(WireGuard, capture);

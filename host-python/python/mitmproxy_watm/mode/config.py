@@ -25,7 +25,7 @@ def build_config(data: Data, confdir: Path) -> bytes:
         except ValueError:
             names = ", ".join(data.fields)
             raise ValueError(f"{names}: {data.config} is not a JSON object; set it in that file instead") from None
-    elif data.keys is not None or data.is_wireguard:
+    elif data.keys is not None or data.takes_keys:
         content = dict(read_keys(data.keys or confdir / "wireguard.conf"))
     else:
         content = {}

@@ -19,7 +19,9 @@ class WatmMode(WireGuardMode):
 
     def __post_init__(self) -> None:
         self.parsed = spec.parse(self.data)
-        self.description = "WireGuard server" if self.parsed.is_wireguard else f"{self.parsed.name} server"
+        self.description = f"{self.parsed.title} server"
+        if (about := self.parsed.about) is not None and about.port is not None:
+            self.default_port = about.port
         # Valid until the module is loaded and reports its own.
         self.transport_protocol = self.parsed.options.transport or "both"
 

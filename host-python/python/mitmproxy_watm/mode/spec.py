@@ -9,13 +9,11 @@ from urllib.parse import unquote
 
 from mitmproxy_watm._errors import plain
 from mitmproxy_watm._options import ModuleOptions
-from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS, Transport
+from mitmproxy_watm.about import KEYS, About
+from mitmproxy_watm.modules import PACKAGED, Transport, about_of, about_transport
 from mitmproxy_watm.updates import UpdateSource
 
 PREFIX = "watm:"
-
-SHIPPED = "wireguard"
-"""The name of the module that is a WireGuard server."""
 
 _LISTEN = re.compile(r"(?:[^@/?&=%]*:)?[0-9]{1,5}")
 
@@ -48,21 +46,24 @@ class Data:
     """The options of its server, without the configuration."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration, by name."""
+    about: About | None = None
+    """The module's description of itself."""
 
     @property
-    def name(self) -> str:
-        """A short name for people."""
-        return Path(self.module).stem
+    def title(self) -> str:
+        """The name of the transport for people."""
+        return Path(self.module).stem if self.about is None else self.about.title
 
     @property
-    def is_wireguard(self) -> bool:
-        """True if the module is a WireGuard server, by its name."""
-        return self.name.lower().startswith(SHIPPED)
+    def takes_keys(self) -> bool:
+        """True if the module's configuration takes the keys of mitmproxy's own WireGuard mode."""
+        return self.about is not None and KEYS in self.about.formats
 
 
 def parse(data: str) -> Data:
     """Parses `data`, and undoes percent-encoding. Raises ValueError."""
     module, named = take_apart(data)
+    about = about_of(module)
     files = ("config", "keys", "record", "pcap", "key_log")
     config, keys, record, pcap, key_log = (take_path(named, name) for name in files)
     if config and keys:
@@ -70,7 +71,7 @@ def parse(data: str) -> Data:
     pcap_size, pcap_files = take_rotation(named)
     host_keys = take_host_keys(named)
     destination = _destination(to) if (to := named.pop("to", None)) is not None else None
-    transport = _transport(named.pop("transport", None), module, destination)
+    transport = _transport(named.pop("transport", None), about, destination)
     updates = take_updates(named)
     watch = take_watch(named.pop("watch", None), module, updates)
     options = ModuleOptions(
@@ -83,7 +84,8 @@ def parse(data: str) -> Data:
         transport=transport,
         updates=updates,
     )
-    return Data(module, config, keys, destination, watch, options, {name: literal(name, value) for name, value in named.items()})
+    fields = {name: literal(name, value, about) for name, value in named.items()}
+    return Data(module, config, keys, destination, watch, options, fields, about)
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:
@@ -118,17 +120,13 @@ def complete(spec: str) -> str:
 _TRANSPORTS: dict[str, Transport] = {"udp": "udp", "tcp": "tcp", "both": "both"}
 
 
-def _transport(option: str | None, module: str, destination: FixedDestination | None) -> Transport | None:
+def _transport(option: str | None, about: About | None, destination: FixedDestination | None) -> Transport | None:
     """Returns the protocols, as far as they are known before the module is loaded."""
     if option is not None:
         if option not in _TRANSPORTS:
             raise ValueError(f"option transport: {option!r} is neither udp nor tcp nor both")
         return _TRANSPORTS[option]
-    if destination is not None or module in STREAMS:
-        return "tcp"
-    if module not in PACKAGED:
-        return None
-    return "both" if module in BOTH else "udp"
+    return "tcp" if destination is not None else about_transport(about)
 
 
 def take_host_keys(named: dict[str, str]) -> dict[str, Path]:
@@ -234,14 +232,10 @@ def _destination(to: str) -> FixedDestination:
     return FixedDestination((host, int(port)), f"reverse:{to}" if separator else None)
 
 
-TEXTS = frozenset({"password", "user"})
-"""Fields of configurations that are texts, also if they look like numbers."""
-
-
-def literal(name: str, value: str) -> Any:
+def literal(name: str, value: str, about: About | None) -> Any:
     """Returns the value of a field: a number, a boolean, a list or an object if the text is one in JSON, or else the
-    text."""
-    if name in TEXTS:
+    text. A field that is a text by the module's description is one also if it looks like a number."""
+    if about is not None and about.is_text(name):
         return value
     try:
         return json.loads(value)

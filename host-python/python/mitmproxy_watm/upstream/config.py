@@ -22,7 +22,7 @@ def read_options(spec: Spec) -> ModuleOptions:
         given = json.dumps(spec.fields).encode() if spec.fields else None
         return replace(spec.options, config=given, allow=(*spec.options.allow, *_server(spec.fields)))
     content = spec.config.read_bytes()
-    if spec.is_wireguard and not content.lstrip().startswith(b"{"):
+    if spec.takes_tunnels and not content.lstrip().startswith(b"{"):
         if spec.fields:
             names = ", ".join(spec.fields)
             raise ValueError(f"{names}: {spec.config} is not a JSON object; set it in that file instead")

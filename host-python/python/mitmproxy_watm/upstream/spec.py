@@ -8,8 +8,10 @@ from typing import Any
 
 from mitmproxy_watm._native import Pattern
 from mitmproxy_watm._options import ModuleOptions
+from mitmproxy_watm.about import TUNNEL, About
 from mitmproxy_watm.applications import names
-from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_rotation, take_updates, take_watch
+from mitmproxy_watm.mode.spec import literal, take_apart, take_host_keys, take_path, take_rotation, take_updates, take_watch
+from mitmproxy_watm.modules import about_of
 
 DIRECT = "direct"
 """The name of the route that bypasses all upstreams."""
@@ -43,6 +45,8 @@ class Spec:
     """The options of its dialer, without those that the configuration decides."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
+    about: About | None = None
+    """The module's description of itself."""
 
     @property
     def shown(self) -> str:
@@ -50,9 +54,9 @@ class Spec:
         return _SECRET.sub("***", self.text)
 
     @property
-    def is_wireguard(self) -> bool:
-        """True if the configuration is one of WireGuard, by the module's name."""
-        return Path(self.module).stem.lower().startswith(SHIPPED)
+    def takes_tunnels(self) -> bool:
+        """True if the module's configuration can be a file of wg-quick."""
+        return self.about is not None and TUNNEL in self.about.formats
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ def parse(text: str) -> Spec:
     name = found["name"] if found else Path(module).stem
     if name == DIRECT or not _NAME.fullmatch(name):
         raise ValueError(f"name {name!r}: must be letters, digits, '.', '-' and '_', and not {DIRECT}")
+    about = about_of(module)
     updates = take_updates(named)
     pcap_size, pcap_files = take_rotation(named)
     spec = Spec(
@@ -102,7 +107,8 @@ def parse(text: str) -> Spec:
             dns=_list(named, "dns"),
             fixed=_switch(named, "fixed", False),
         ),
-        fields={name: literal(name, value) for name, value in named.items()},
+        fields={name: literal(name, value, about) for name, value in named.items()},
+        about=about,
     )
     if spec.options.fixed and spec.to is not None:
         raise ValueError("options to and fixed: give one of them; both say where the module connects to")

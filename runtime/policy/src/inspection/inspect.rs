@@ -5,6 +5,7 @@ use ring::digest;
 use semver::Version;
 use watm_types::hex;
 
+use super::about::About;
 use super::outline::{Outline, outline};
 use super::{MAX_MODULE_BYTES, water};
 use crate::{Error, ModuleKind, Role};
@@ -35,6 +36,8 @@ pub struct ModuleInfo {
     pub sha256: String,
     /// The roles of a WATER module, in the order of [`Role::ALL`].
     pub roles: Vec<Role>,
+    /// Its description of itself, if it has one in a format that this host knows.
+    pub about: Option<About>,
     /// True if only one instance of it may serve, because no instance may accept what another has
     /// already seen, such as a repeated request.
     pub alone: bool,
@@ -76,10 +79,16 @@ pub fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
         size: bytes.len(),
         sha256: hex::encode(sha256(bytes).as_ref()),
         roles: Vec::new(),
+        about: None,
         alone: outline.alone,
         names_clients: outline.names_clients,
         problems: Vec::new(),
     };
+    match outline.about.clone().transpose() {
+        Ok(about) => info.about = about.flatten(),
+        Err(problem) => info.problems.push(problem),
+    }
+    info.alone |= info.about.as_ref().is_some_and(|about| about.alone);
     check(&outline, &mut info);
     Ok(info)
 }

@@ -1,12 +1,14 @@
 //! Inspection of module files: everything that is known of one before it is compiled. Used by
 //! `trust`.
 
+pub mod about;
 pub mod budget;
 pub mod inspect;
 pub mod manifest;
 mod outline;
 mod water;
 
+pub use about::About;
 pub use inspect::{ModuleInfo, inspect};
 pub use manifest::worlds;
 

@@ -7,6 +7,7 @@ use wasmparser::{
     TypeRef, ValType,
 };
 
+use super::about::{self, About};
 use super::budget::check_names;
 use super::inspect::shown;
 use crate::ModuleKind;
@@ -17,6 +18,8 @@ pub struct Outline {
     component: bool,
     /// True if it has a section `watm.alone`, nested or not.
     pub alone: bool,
+    /// Its description of itself, nested or not, or the reason why it has none that can be read.
+    pub about: Option<Result<Option<About>, String>>,
     /// True if it has a section `watm.names-clients`.
     pub names_clients: bool,
     /// The imports. Those of a core module name a module, those of a component do not.
@@ -44,7 +47,8 @@ pub enum Item {
     Other,
 }
 
-/// The section of modules of which only one instance may serve: see `wit/world.wit`.
+/// The section of modules of which only one instance may serve, which the description says since:
+/// see `wit/world.wit`.
 const ALONE: &str = "watm.alone";
 
 /// The section of WATER modules whose connections begin with the name of their client, as those of the
@@ -127,6 +131,15 @@ pub fn outline(bytes: &[u8]) -> Result<Outline, String> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if section.name() == "name" => check_names(&section)?,
             Payload::CustomSection(section) if section.name() == ALONE => outline.alone = true,
+            Payload::CustomSection(section) if section.name() == about::SECTION => {
+                outline.about = Some(match &outline.about {
+                    None => about::parse(section.data()),
+                    Some(_) => Err(format!(
+                        "has several sections {}; must have one",
+                        about::SECTION
+                    )),
+                });
+            }
             Payload::CustomSection(section) if section.name() == NAMES_CLIENTS => {
                 outline.names_clients = true;
             }

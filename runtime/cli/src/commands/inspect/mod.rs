@@ -6,7 +6,7 @@ mod requests;
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
-use watm_runtime::{Error, ModuleInfo};
+use watm_runtime::{About, Error, ModuleInfo};
 use watm_seal::Sealed;
 
 use crate::failure::{Failure, Outcome};
@@ -33,6 +33,8 @@ struct Shown<'a> {
     kind: String,
     /// The interface that it is built for.
     abi: Option<&'a str>,
+    /// Its description of itself.
+    about: Option<&'a About>,
     /// Its roles.
     roles: Vec<String>,
     /// True if a single instance must serve.
@@ -65,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let shown = Shown {
         kind: info.kind.to_string(),
         abi: abi(&info),
+        about: info.about.as_ref(),
         roles: info.roles.iter().map(ToString::to_string).collect(),
         alone: info.alone,
         requests: requests(&info),
@@ -113,6 +116,9 @@ fn print_plain(shown: &Shown<'_>) {
     if let Some(abi) = shown.abi {
         println!("abi       {}", plain(abi));
     }
+    if let Some(about) = shown.about {
+        print_about(about);
+    }
     if !shown.roles.is_empty() {
         println!("roles     {}", shown.roles.join(", "));
     }
@@ -140,5 +146,49 @@ fn print_plain(shown: &Shown<'_>) {
         problems => problems
             .iter()
             .for_each(|problem| println!("runs      no: {problem}")),
+    }
+}
+
+/// Prints the claims of a module about itself.
+fn print_about(about: &About) {
+    println!(
+        "about     {}: {}",
+        plain(&about.title),
+        plain(&about.summary)
+    );
+    let mut does = Vec::new();
+    if about.accepts {
+        let at = about.port.map(|port| format!(", usually port {port}"));
+        let protocols: Vec<_> = about.networks().iter().map(ToString::to_string).collect();
+        does.push(format!(
+            "accepts by {}{}",
+            protocols.join(" and "),
+            at.unwrap_or_default()
+        ));
+    }
+    if about.dials {
+        does.push("dials".to_owned());
+    }
+    if !does.is_empty() {
+        println!("does      {}", does.join("; "));
+    }
+    if !about.destinations {
+        println!("flows     name no destination");
+    }
+    for format in &about.formats {
+        let tables = format.tables.iter().map(|table| {
+            let fields: Vec<_> = table
+                .fields
+                .iter()
+                .map(|field| field.name.as_str())
+                .collect();
+            format!("{} ({})", table.name, fields.join(", "))
+        });
+        let tables: Vec<_> = tables.collect();
+        println!(
+            "config    {}: {}",
+            plain(&format.name),
+            plain(&tables.join("; "))
+        );
     }
 }
