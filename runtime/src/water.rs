@@ -137,3 +137,9 @@ fn make(
         runner: Arc::new(WaterRunner::new(module, settings)?),
     })
 }
+
+/// Returns the configuration of a server as that of its module: an empty one, which is the default,
+/// is none.
+pub(crate) fn some_config(config: Vec<u8>) -> Option<Vec<u8>> {
+    (!config.is_empty()).then_some(config)
+}

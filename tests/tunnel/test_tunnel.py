@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +12,7 @@ from watm_test_support.ports import free_port
 from watm_test_support.repository import WATM
 from watm_test_support.wgclient import WgClientError
 
-from .programs import INSIDE, LIMIT, OURS, WIREGUARD, curl, peer, running, start, tunnel, tunnelling, udp
+from .programs import INSIDE, LIMIT, OURS, WIREGUARD, Program, curl, peer, running, start, tunnel, tunnelling, udp
 
 LOCAL = "127.0.0.1:0"
 # A provider's file, except for the keys and the endpoint.
@@ -89,8 +90,8 @@ async def service() -> AsyncIterator[int]:
             writer.write(data)
         writer.close()
 
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    port = free_port()
+    server = await asyncio.start_server(echo, "127.0.0.1", port)
     loop = asyncio.get_running_loop()
     datagrams, _ = await loop.create_datagram_endpoint(Echo, ("127.0.0.1", port))
     yield port
@@ -129,6 +130,36 @@ async def test_ports_are_forwarded_both_ways_and_others_are_refused(tmp_path) ->
         assert (await client.do("udp-echo", to=f"{OURS}:8080", messages=1, wait_ms=500))["lost"] == 1
         # ICMP: destination unreachable, port unreachable.
         assert [packet[20:22] for packet in await client.captured() if packet[9] == 1] == [b"\3\3"]
+
+
+async def test_a_bad_network_is_an_option_and_changes_with_the_file(tmp_path) -> None:
+    async def round_trip(near: Program) -> float:
+        begun = time.monotonic()
+        assert await udp(near.ports["udp"], b"hello") == b"hello"
+        return time.monotonic() - begun
+
+    forward = ("--forward", f"udp:{LOCAL}={INSIDE}:7", "--watch-config")
+    async with peer() as other:
+        async with tunnelling(tmp_path, other.config, *forward, "--network", "delay=200ms") as near:
+            await round_trip(near)
+            assert await round_trip(near) >= 0.4
+        async with tunnelling(tmp_path, other.config, *forward) as near:
+            await round_trip(near)
+            assert await round_trip(near) < 0.4
+            file = tmp_path / "wg0.conf"
+            for added, told in (
+                ("[Watm]\nNetwork = delay=200ms\n", f"read {file} again"),
+                ("[Watm]\nNetwork = delay=2\n", "'2' is not a time"),
+                ("[Interface]\nDNS = 10.7.0.1\n", "Endpoint, Address, DNS or ListenPort has changed; restart the tunnel to use it"),
+            ):
+                file.write_text(other.config + added)
+                said = await near.says(str(file))
+                assert told in said, said
+                assert ("keeping the previous configuration" in said) == ("again" not in told), said
+                assert await round_trip(near) >= 0.4
+            file.write_text(other.config)
+            await near.says(f"read {file} again")
+            assert await round_trip(near) < 0.4
 
 
 async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> None:

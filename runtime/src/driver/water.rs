@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Command, Plan, Reply, Swap, cannot_capture};
 use crate::incoming::serve_all;
-use crate::water::{Replacement, WaterModule};
+use crate::water::{Replacement, WaterModule, some_config};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
 use watm_component::{Attempts, BegunDial};
 use watm_engine::hub::Hub;
@@ -219,12 +219,6 @@ impl WaterServer {
             counters: self.hub.host_counters(),
         }
     }
-}
-
-/// Returns the configuration of a server as that of its module: an empty one, which is the default,
-/// is none.
-fn some_config(config: Vec<u8>) -> Option<Vec<u8>> {
-    (!config.is_empty()).then_some(config)
 }
 
 /// Returns the settings of connections on behalf of a server.

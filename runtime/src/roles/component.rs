@@ -243,6 +243,10 @@ impl Runner for ComponentRunner {
         Box::pin(async move { self.replace(module).await })
     }
 
+    fn reconfigure(self: Arc<Self>, config: Vec<u8>) -> Done {
+        Box::pin(async move { self.server.reconfigure_async(config).await })
+    }
+
     fn stop_accepting(self: Arc<Self>) -> Done {
         Box::pin(async move { self.server.stop_accepting().await })
     }

@@ -107,6 +107,12 @@ impl Dialer {
         self.runner.clone().swap(module.clone()).await
     }
 
+    /// Replaces the module's configuration. A component applies it to its open connections too, as
+    /// far as it can. A WATER module has it for later ones. On an error the old one stays in force.
+    pub async fn reconfigure(&self, config: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.runner.clone().reconfigure(config.into()).await
+    }
+
     /// Returns the module's state, as [`Server::status_async`](crate::Server::status_async). A WATER
     /// module has no generations and no peers.
     pub async fn status(&self) -> Result<Status, Error> {

@@ -30,6 +30,9 @@ pub(crate) trait Runner: Send + Sync {
     /// unchanged. An error changes nothing.
     fn swap(self: Arc<Self>, module: Module) -> Done;
 
+    /// Replaces the configuration. An error changes nothing.
+    fn reconfigure(self: Arc<Self>, config: Vec<u8>) -> Done;
+
     /// Has the module check its configuration, unless it did so when it started.
     fn check_config(self: Arc<Self>) -> Done {
         Box::pin(async { Ok(()) })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::runner::{Done, Opening, Runner, check_role};
-use crate::water::{Replacement, WaterModule};
+use crate::water::{Replacement, WaterModule, some_config};
 use crate::{Error, Module, Network, Phase, Role, Status, SwapOptions};
 use watm_engine::job::{Job, Opened, Settings};
 use watm_engine::{Subject, UsageRecord};
@@ -106,6 +106,11 @@ impl Runner for WaterRole {
                 .await
                 .unwrap_or(Err(Error::Closed { module: name }))
         })
+    }
+
+    fn reconfigure(self: Arc<Self>, config: Vec<u8>) -> Done {
+        let config = some_config(config);
+        Box::pin(async move { self.module.reconfigure(config).await })
     }
 
     fn check_config(self: Arc<Self>) -> Done {

@@ -109,6 +109,14 @@ impl Server {
         self.handle.ask(|reply| Command::Reconfigure(config, reply))
     }
 
+    /// Replaces the configuration as [`reconfigure`](Server::reconfigure), without blocking.
+    pub async fn reconfigure_async(&self, config: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let config = config.into();
+        self.handle
+            .ask_async(|reply| Command::Reconfigure(config, reply))
+            .await
+    }
+
     /// Has the module carry a stream to `destination`, or to the one of its configuration. Fails
     /// with [`Error::Refused`] if the module only accepts connections, or cannot begin, and with
     /// [`Error::Denied`] if the reason is that it may not connect there. Later failures are errors

@@ -1,6 +1,7 @@
 //! `watm tunnel`: a WireGuard tunnel in this process, for any program that supports proxies or port
 //! forwards.
 
+mod configuration;
 mod file;
 mod module;
 mod reverse;
@@ -12,12 +13,13 @@ use std::path::PathBuf;
 use watm_runtime::{Destination, Dialer, Reach};
 use watm_socks::{Dial, Resolver, Resolving, Servers};
 
+use self::configuration::ConfigurationOptions;
 use self::file::File;
 pub(super) use self::module::find as find_module;
 use self::reverse::Reverses;
 use crate::failure::{Failure, Outcome};
 use crate::forward::Forward;
-use crate::inputs::{destination, read};
+use crate::inputs::destination;
 use crate::options::{RunningOptions, reach_of};
 use crate::proxies::{DNS_PORT, ProxyOptions};
 use crate::reporting::dialer::ReportOptions;
@@ -27,9 +29,8 @@ use crate::{follow, logging, stdio};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A file of wg-quick(8), as providers hand it out.
-    #[arg(value_name = "CONF")]
-    file: PathBuf,
+    #[command(flatten)]
+    configuration: ConfigurationOptions,
     /// WireGuard module. By default wireguard.wasm, in a folder of WATM_MODULES, in watm/modules in
     /// the user's data folder, or in modules beside this program.
     #[arg(long, value_name = "FILE")]
@@ -66,23 +67,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse or --stdio",
         ));
     }
-    let config = read(&arguments.file)?;
-    let file = File::read(&config);
-    let name = arguments.file.display().to_string();
-    file.check(&name)?;
+    let name = arguments.configuration.name();
+    let configuration = arguments.configuration.read()?;
+    let file = &configuration.file;
     if let Some(port) = file.waits_on() {
         tracing::warn!(
             target: "watm::tunnel",
             "{name}: no [Peer] has an Endpoint; waiting for a peer on UDP port {port}"
         );
     }
-    let proxies = arguments.proxies.check(resolver(&file))?;
-    let reverses = Reverses::check(&arguments.reverses, &file)?;
+    let proxies = arguments.proxies.check(resolver(file))?;
+    let reverses = Reverses::check(&arguments.reverses, file)?;
     let (admitted, reversed) = (reverses.clone(), !arguments.reverses.is_empty());
     let loaded = arguments.running.load(
         &module::find(arguments.module.as_deref())?,
-        Some(config),
-        reach(&file)?,
+        Some(configuration.bytes.clone()),
+        reach(file)?,
         arguments.stdio.is_none(),
     )?;
     let allowed = reach_of(&arguments.allow)?;
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         .accepting(move |carried, to| admitted.admit(carried, to));
     let builder = match &through {
         Some(through) => through.carry(builder, true),
-        None => builder.udp(LABEL, socket_address(&file)),
+        None => builder.udp(LABEL, socket_address(file)),
     };
     let dialer = builder.build()?;
     stop::run(|stop| async move {
@@ -119,6 +119,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             served = reverses.serve(dialer.clone(), stop.clone()), if reversed => served,
             () = up::tell(&dialer) => Ok(()),
             reported = arguments.report.serve(&name, dialer.clone(), reported) => reported,
+            () = configuration.follow(&dialer) => Ok(()),
             () = follow::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
         }
     })
