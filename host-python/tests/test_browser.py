@@ -249,6 +249,29 @@ async def test_the_page_fits_screens_and_phones_and_screen_readers(tmp_path):
 
 
 @pytest.mark.limit(90)
+async def test_a_user_chooses_a_bad_network(tmp_path):
+    pressed = "[...document.querySelectorAll('.network [aria-pressed=true]')].map((each) => each.innerText).join()"
+    chosen = "document.querySelector('.network .about').innerText"
+    async with start_web(tmp_path, "--mode", MODE) as (program, link), browser() as window:
+        await program.port()
+        await window.open(link)
+        assert await window.run(f"return {pressed}") == "Perfect"
+        await window.click("//button[.='Offline']")
+        await window.wait_until(f"{pressed} === 'Offline'")
+        # A word of one's own, sent with Enter. An error stays beside the field, and changes nothing.
+        field = "//input[@placeholder='3g loss=2%']"
+        await window.type(field, "loss=2\n")
+        await window.wait_until("document.querySelector('.network .said').innerText.includes('is not a share')")
+        assert await window.run(f"return {pressed}") == "Offline"
+        await window.type(field, "%\n")
+        await window.wait_until(f"{chosen}.includes('loss=2%')")
+        assert await window.run(f"return {pressed}") == ""
+        assert await window.run("return document.querySelector('.network .said').innerText") == ""
+        [complaint] = await window.complaints()
+        assert "/watm/network" in complaint and "409" in complaint
+
+
+@pytest.mark.limit(90)
 async def test_a_click_in_the_capture_tab_leaves_our_modes_running(tmp_path):
     modes = ("--mode", "regular@127.0.0.1:0", "--mode", MODE)
     async with start_web(tmp_path, *modes) as (program, link), browser() as window:

@@ -93,6 +93,21 @@ async def test_the_page_begins_ends_and_downloads_a_capture(tmp_path):
             assert (await visitor.post("/watm/capture", wrong)).status in (400, 404)
 
 
+async def test_the_page_changes_the_network(tmp_path):
+    async with start_web(tmp_path, "--mode", MODE) as (program, link):
+        visitor = await log_in(link)
+        await program.port()
+        assert "through: <b>Perfect</b>" in (await visitor.get("/watm")).text
+        for words, shown in (("3g", "3G"), ("loss=1%", "loss=1%"), ("", "Perfect")):
+            answer = await visitor.post("/watm/network", {"spec": MODE, "words": words})
+            assert json.loads(answer.text) == {"network": words or "off"}
+            assert f"through: <b>{shown}</b>" in (await visitor.get("/watm/servers")).text
+        wrong = await visitor.post("/watm/network", {"spec": MODE, "words": "loss=2"})
+        assert wrong.status == 409 and "'2' is not a share" in wrong.text
+        for wrong in ({"spec": MODE}, {"spec": "nobody", "words": "3g"}):
+            assert (await visitor.post("/watm/network", wrong)).status in (400, 404)
+
+
 async def test_a_configuration_too_long_for_a_qr_code_is_shown_without_one(tmp_path):
     server, client = genkey(), genkey()
     many = ", ".join(f"10.{n // 250}.{n % 250}.1/32" for n in range(500))

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 
 import pytest
 
-from mitmproxy_watm.mode.network import with_network
+from mitmproxy_watm.mode.network import NAMES, network_of, with_network
 from watm_test_support.mitmproxy_programs import client, start
+from watm_test_support.repository import ROOT
 from watm_test_support.upper_case import upper
 
 WG = "[Interface]\nPrivateKey = x\n"
@@ -41,6 +43,34 @@ def test_other_configurations_and_several_lines_are_refused(config: bytes, words
         with_network(config, words)
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (WG, "off"),
+        (WG + "[Watm]\nNetwork = 3g # home\n", "3g"),
+        ("[watm]\nnetwork=4g loss=1%\nMaxFlows = 9\nNetwork = dsl\n" + WG, "4g loss=1%, dsl"),
+        (WG + "[Watm]\nMaxFlows = 9\n[Peer]\nNetwork = 3g\n", "off"),
+        ('{"server_key": "x"}', "off"),
+        ('{"server_key": "x", "network": "train"}', "train"),
+        ('{"method": "none"}', None),
+        ("", None),
+        ("{", None),
+    ],
+)
+def test_the_network_of_a_configuration_is_known(config: str, words: str | None) -> None:
+    assert network_of(config.encode()) == words
+
+
+def test_bytes_that_are_no_text_have_no_network() -> None:
+    assert network_of(b"\xff[Interface]") is None
+
+
+def test_the_names_are_those_of_the_module() -> None:
+    page = (ROOT / "docs" / "src" / "wireguard.md").read_text()
+    table = page.partition("### Networks by name")[2].partition("\n## ")[0]
+    assert list(NAMES) == ["off", *re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)]
+
+
 @pytest.mark.limit(60)
 async def test_a_command_changes_the_network_of_a_running_server(tmp_path: Path) -> None:
     mode = "watm:wireguard?network=delay=100ms@127.0.0.1:0"
@@ -58,14 +88,16 @@ async def test_a_command_changes_the_network_of_a_running_server(tmp_path: Path)
 
             await round_trip()
             assert await round_trip() >= 0.2
-            assert await change('"delay=300ms direction=to-peer"') is None
+            assert await change("delay=300ms direction=to-peer") is None
             assert await round_trip() >= 0.3
             assert "'2' is not a share" in (await change("loss=2") or "")
             assert await round_trip() >= 0.3
             assert await change("offline") is None
             await datagrams.write(b"lost")
             await asyncio.sleep(0.5)
+            assert "  clients come through a bad network: offline" in await program.ask(command="watm.status")
             assert await change("off") is None
+            assert "bad network" not in "".join(await program.ask(command="watm.status"))
             assert await round_trip() < 0.3
             [status] = json.loads(await program.ask(command="watm.status.json"))
             assert status["counters"]["network.lost"] == 1

@@ -4,7 +4,7 @@ A transport such as WireGuard is a WebAssembly module. `start_server` runs one o
 and calls a handler with a `Stream` for each connection that comes through it:
 
     server = await mitmproxy_watm.start_server(
-        "wireguard", "127.0.0.1", 51820, config=open("wg0.conf").read(), handle_tcp_stream=echo
+        "wireguard", "127.0.0.1", 51820, config=open("server.conf").read(), handle_tcp_stream=echo
     )
 
 `open_connection` is a client: it connects to an address through a module and returns a `Stream`.

@@ -56,6 +56,11 @@ class Browser:
         (element,) = (await self._do("POST", "/element", {"using": "css selector", "value": selector})).values()
         await self._do("POST", f"/element/{element}/value", {"text": str(path)})
 
+    async def type(self, xpath: str, text: str) -> None:
+        """Types into a field, behind its text. A line feed is the Enter key."""
+        (element,) = (await self._do("POST", "/element", {"using": "xpath", "value": xpath})).values()
+        await self._do("POST", f"/element/{element}/value", {"text": text})
+
     async def press(self, *keys: str) -> None:
         """Presses keys one after another, by their names in WebDriver, such as TAB."""
         presses = [{"type": kind, "value": KEYS[key]} for key in keys for kind in ("keyDown", "keyUp")]

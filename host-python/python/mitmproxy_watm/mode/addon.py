@@ -161,9 +161,9 @@ class Watm:
         wait(self._running(spec).end_capture())
 
     @command.command("watm.network")
-    def change_network(self, spec: str, words: str) -> None:
-        """Put a bad network between a WireGuard server and its peers, such as 3g, "delay=100ms loss=1%", or off."""
-        wait(self._running(spec).change_network(words))
+    def change_network(self, spec: str, *words: str) -> None:
+        """Put a bad network between a WireGuard server and its peers, such as 3g, delay=100ms loss=1%, or off."""
+        wait(self._running(spec).change_network(" ".join(words)))
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:

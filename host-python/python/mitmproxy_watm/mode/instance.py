@@ -27,7 +27,7 @@ from mitmproxy_watm.mode import tls_secrets
 from mitmproxy_watm.mode.capture import PageCapture
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
-from mitmproxy_watm.mode.network import with_network
+from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
@@ -206,6 +206,11 @@ class WatmInstance(ServerInstance[WatmMode]):
         """Stop the capture in a thread, which fails with OSError."""
         assert self.server is not None  # the caller has looked
         return THREADS.submit(self.server.stop_capture_now)
+
+    @property
+    def network(self) -> str | None:
+        """The words of the bad network between a module that runs and its peers; None if it has no place for one."""
+        return network_of(self._config)
 
     def change_network(self, words: str) -> Future[None]:
         """Put a bad network between the module and its peers, in a thread, which fails with OSError or ValueError."""

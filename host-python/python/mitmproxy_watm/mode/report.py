@@ -28,6 +28,7 @@ def _server(facts: Mapping[str, Any]) -> list[str]:
         *(f"  {text}" for text in filter(None, [facts["swap_error"]])),
         *(f"  warning: {text}" for text in facts["warnings"]),
         *(f"  WRITES {capture}" for capture in facts["captures"]),
+        *(f"  clients come through a bad network: {network}" for network in [facts.get("network")] if network not in (None, "off")),
     ]
     lines += [f"  asked to connect to {words.destination(known)}" for known in facts["used"]["destinations"]]
     return lines + [f"  {_peer(peer)}" for peer in facts["peers"]]

@@ -65,6 +65,7 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
         status = instance.server.status()
         facts |= facts_of(status, status.module or instance.module, instance.server.updates)
         facts["swap_error"] = instance.swap_error
+        facts["network"] = instance.network
     return facts
 
 

@@ -127,6 +127,19 @@ class Capture(_Handler):
         self.write({"capturing": capture.writing})
 
 
+class Network(_Handler):
+    """The bad network of a server: `{"spec": ..., "words": ...}`."""
+
+    async def post(self) -> None:
+        spec, words = _texts(self.json, "spec", "words")
+        instance = _server(spec)
+        try:
+            await asyncio.wrap_future(instance.change_network(words.strip() or "off"))
+        except (OSError, ValueError) as e:
+            raise app.APIError(409, plain(e)) from e
+        self.write({"network": instance.network})
+
+
 @tornado.web.stream_request_body
 class Upload(_Handler):
     """The swap by file: the content as the body, `spec` and `name` in the query. Answers after the swap.
@@ -240,7 +253,7 @@ def _server(spec: str) -> WatmInstance:
     """Returns the running server of this name."""
     running = _running(spec)
     if not isinstance(running, WatmInstance):
-        raise app.APIError(404, f"{spec} is an upstream; name its capture in the option pcap")
+        raise app.APIError(404, f"{spec} is an upstream; only servers have captures and bad networks here")
     return running
 
 
@@ -269,6 +282,7 @@ handlers: list[Any] = [
     (r"/watm/rollback", Rollback),
     (r"/watm/upload", Upload),
     (r"/watm/capture", Capture),
+    (r"/watm/network", Network),
     (r"/watm/(page\.css|page\.js|link\.css|icon\.svg)", Asset),
     (r"/", Index),
     (r"/options(?:\.json)?", Options),

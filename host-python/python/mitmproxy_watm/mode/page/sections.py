@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 from mitmproxy_watm import words
 from mitmproxy_watm._native import ClientConfig
+from mitmproxy_watm.about import About
 from mitmproxy_watm.history import History, Served
 from mitmproxy_watm.mode.instance import WatmInstance
+from mitmproxy_watm.mode.network import NAMES
 from mitmproxy_watm.mode.page import graph
 from mitmproxy_watm.mode.page.html import alert, icon, items, short, table, tile
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_svg
@@ -19,17 +21,6 @@ from mitmproxy_watm.mode.status import describe, instances
 from mitmproxy_watm.upstream.status import describe as describe_upstream
 from mitmproxy_watm.upstream.status import upstreams
 from mitmproxy_watm.upstream.upstream import Upstream
-
-TITLES = {
-    "plain": "Plain TCP",
-    "proxy-protocol": "PROXY protocol",
-    "reverse": "Reverse",
-    "shadowsocks": "Shadowsocks",
-    "socks5": "SOCKS5",
-    "tls": "TLS",
-    "wireguard": "WireGuard",
-}
-"""The names of packaged modules, as people write them."""
 
 SHOWN = 200
 """The most peers on the page: those with the latest handshakes."""
@@ -69,11 +60,11 @@ def _server(number: int, instance: WatmInstance) -> str:
     configs = instance.client_configs() if instance.is_running else []
     where = " and ".join(f"{host} port {port}" for host, port in facts["listen_addrs"])
     networks = {"udp": "UDP", "tcp": "TCP", "both": "TCP and UDP"}[instance.mode.transport_protocol]
-    head = _head(number, TITLES.get(data.module, data.name), f"{where}, {networks}" if where else "", facts)
+    head = _head(number, data.title, f"{where}, {networks}" if where else "", facts)
     if not instance.is_running:
         remedy = f"Correct the mode and load it again, or remove it with the command watm.unload {facts['spec']}."
         return _section(number, facts["spec"], head, alert(facts["error"] or "It does not run yet.", remedy))
-    clients = [_client(facts["spec"], index, config, data.is_wireguard) for index, config in enumerate(configs)]
+    clients = [_client(facts["spec"], index, config, data.about) for index, config in enumerate(configs)]
     names = {config.peer: Path(config.name).stem for config in configs if config.peer}
     seen = facts["used"]["flows_opened"] > 0 or any(peer["last_handshake"] is not None for peer in facts["peers"])
     first = "".join(clients) if not seen else ""
@@ -85,8 +76,8 @@ def _server(number: int, instance: WatmInstance) -> str:
     # Before the first connection there is nothing to see.
     live = "" if first else _live(facts, instance.history, names)
     module = _module(number, facts["spec"], facts, instance.history)
-    capture = _capture(facts, instance)
-    return _section(number, facts["spec"], head, _messages(facts), first, live, later, capture, module)
+    tools = _tools(_network(number, facts), _capture(facts, instance))
+    return _section(number, facts["spec"], head, _messages(facts), first, live, later, tools, module)
 
 
 def _upstream(number: int, upstream: Upstream) -> str:
@@ -203,13 +194,13 @@ def _peer(peer: dict[str, Any], name: str | None) -> list[str]:
     ]
 
 
-def _client(spec: str, index: int, config: ClientConfig, is_wireguard: bool) -> str:
+def _client(spec: str, index: int, config: ClientConfig, about: About | None) -> str:
     title = f"Client configuration {config.name}"
     code = qr_svg(config.content, f"QR code of the {title[0].lower()}{title[1:]}")
     address = f"/watm/client?spec={quote(spec, safe='')}&index={index}"
-    app = "the WireGuard app" if is_wireguard else "the app of your client"
+    told = None if about is None else about.client
     steps = [
-        f"Open {app} on your phone or computer, and add a tunnel." if is_wireguard else f"Open {app}.",
+        escape(told or "Open the app of your client."),
         "Scan this code, or import the file." if code else "Import the file.",
         "Switch it on, then open <b>mitm.it</b> to install mitmproxy’s certificate.",
     ]
@@ -229,10 +220,43 @@ def _client(spec: str, index: int, config: ClientConfig, is_wireguard: bool) -> 
     )
 
 
+def _tools(*cards: str) -> str:
+    """Returns cards beside each other."""
+    shown = "".join(cards)
+    return f'<div class="columns" data-key="tools">{shown}</div>' if shown else ""
+
+
+def _network(number: int, facts: dict[str, Any]) -> str:
+    """Returns the choice of a bad network, for modules that have one."""
+    network, counters = facts["network"], facts["counters"]
+    if network is None:
+        return ""
+    buttons = "".join(
+        f'<button name="words" value="{name}" aria-pressed="{"true" if name == network else "false"}">{title}</button>'
+        for name, title in NAMES.items()
+    )
+    lost = [f"{words.counted(counters[name], 'packet')} {what}" for name, what in _LOST.items() if counters.get(name)]
+    effect = f" So far: {', '.join(lost)}." if lost else ""
+    label = f"words-{number}"
+    return (
+        f'<form class="card network" data-network="{escape(facts["spec"])}" data-key="network"><h3>Network</h3>'
+        f'<p class="about">Clients reach this server through: <b>{escape(NAMES.get(network, network))}</b>.{effect}</p>'
+        f'<div class="buttons" role="group" aria-label="Networks by name">{buttons}</div>'
+        f'<label for="{label}">Or in words</label><div class="row"><input type="text" id="{label}" name="own" data-own '
+        f'placeholder="3g loss=2%" autocomplete="off" autocapitalize="off" spellcheck="false"><button class="own">Apply</button></div>'
+        f'<p role="status" class="said" data-own></p></form>'
+    )
+
+
+_LOST = {"network.lost": "lost", "network.dropped": "dropped", "network.corrupted": "corrupted", "network.duplicated": "duplicated"}
+"""The counters of a bad network, and what happened to their packets."""
+
+
 def _capture(facts: dict[str, Any], instance: WatmInstance) -> str:
     """Returns the buttons of a capture, for modules that have any packets to capture."""
     granted, capture = facts["granted"], instance.page_capture
-    if not (instance.mode.parsed.is_wireguard if granted is None else granted["capture"]):
+    imports = [] if instance.module is None else instance.module.imports
+    if not (any("/capture@" in name for name in imports) if granted is None else granted["capture"]):
         return ""
     spec, written = escape(facts["spec"]), capture.size
     address = f"/watm/capture?spec={quote(facts['spec'], safe='')}"

@@ -140,6 +140,17 @@ async function capture(form, action) {
   await refresh();
 }
 
+async function network(form, words) {
+  const output = form.querySelector(".said");
+  try {
+    const result = await send("/watm/network", ...json({ spec: form.dataset.network, words }));
+    say(output, result.error, "bad");
+  } catch {
+    say(output, "mitmweb does not answer. Start it again, and reload the page.", "bad");
+  }
+  await refresh();
+}
+
 const json = (content) => [JSON.stringify(content), "application/json"];
 
 servers.addEventListener("submit", (event) => {
@@ -152,6 +163,13 @@ servers.addEventListener("submit", (event) => {
   }
   if (form.dataset.capture !== undefined) {
     capture(form, event.submitter.value);
+    return;
+  }
+  if (form.dataset.network !== undefined) {
+    const { submitter } = event;
+    // Enter in the field submits with the first button, or with none.
+    const written = document.activeElement === form.elements.own || submitter === null || submitter.classList.contains("own");
+    network(form, written ? form.elements.own.value : submitter.value);
     return;
   }
   const spec = form.dataset.swap;
