@@ -39,14 +39,30 @@ PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient 
 run: ready-to-run
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
 
+# The crate whose dependencies `run` builds. Beside it, the program gets the same ones: features of both count.
+SHARED := -p watm-python --lib
+
 # The tunnel of CONF=wg0.conf, for programs with proxy settings. OPTIONS has further options of `watm tunnel`.
 SOCKS5 ?= 127.0.0.1:1080
 HTTP ?= 127.0.0.1:8080
 .PHONY: tunnel
-tunnel: modules
-	cargo build --release --locked --workspace --bins
-	WATM_MODULES=watm/target/modules target/release/watm tunnel --unsealed $(CONF) \
+tunnel: module-wireguard
+	cargo build --profile quick --locked $(SHARED) -p watm --bin watm
+	WATM_MODULES=watm/target/modules target/quick/watm tunnel --unsealed $(CONF) \
 		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)
+
+# The targets for users, each with the pages that tell more.
+.PHONY: help
+help:
+	@echo 'make run      mitmweb with a WireGuard server; UI=web|dump|console, PORT=51820 (docs/src/start.md)'
+	@echo 'make demo     the same with a client, and the flows that mitmproxy saw'
+	@echo 'make tunnel   a tunnel for programs with proxy settings; CONF=wg0.conf (docs/src/tunnel.md)'
+	@echo 'make wheel    the Python package, in build/wheels (docs/src/mitmproxy.md)'
+	@echo 'make program  the command watm, in target/release (docs/src/start.md)'
+	@echo 'make modules  all modules, in watm/target/modules'
+	@echo 'make dist     all packages for Linux, macOS and Windows (docs/src/install.md)'
+	@echo 'make docs     the book, in build/docs'
+	@echo 'make test     all tests (CONTRIBUTING.md)'
 
 # The program `watm`, in target/release.
 .PHONY: program
@@ -75,7 +91,11 @@ run-stage-module:
 
 # All that the wheel consists of, apart from its last crate, which needs the sealed module.
 run-stage-runtime: built-sealer
-	$(STAGE) 'the runtime' cargo build --profile quick --locked -q -p watm-python --lib
+	$(STAGE) 'the runtime' $(MAKE) --no-print-directory runtime-to-run
+
+.PHONY: runtime-to-run
+runtime-to-run:
+	cargo build --profile quick --locked -q $(SHARED)
 
 run-stage-wheel: run-stage-module run-stage-runtime
 	$(STAGE) 'the Python package' $(MAKE) --no-print-directory sealed-wheel-to-run

@@ -2,7 +2,7 @@
 //! echo on every other flow.
 //!
 //! ```sh
-//! cargo run --release --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
+//! cargo run --release --example serve -- wireguard.wasm server.conf 127.0.0.1:51820
 //! ```
 //!
 //! With `--unsealed` in front the module may be one that has just been built, without a seal.

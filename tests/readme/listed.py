@@ -38,7 +38,8 @@ TESTED = {
     "cargo doc": "test_the_modules_are_made_and_the_documentation_too",
     "cargo run --release --example serve": "test_the_rust_program_answers",
     "watm listen --unsealed watm/target/modules/wireguard.wasm udp": "test_wireguard_serves_an_application",
-    "watm tunnel --unsealed client.conf": "test_one_machine_shows_a_flow",
+    "mitmdump-watm --mode regular": "test_one_machine_shows_a_flow",
+    "curl --proxy http": "test_one_machine_shows_a_flow",
     "watm listen --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
     "watm relay --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
     "watm dial --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
@@ -53,6 +54,7 @@ TESTED = {
     "watm dial socks5.wasm": "test_a_socks5_server_shows_what_its_users_do",
     'mitmdump-watm --mode "watm:wireguard?record': "test_a_bug_is_recorded_and_replayed",
     "watm replay": "test_a_bug_is_recorded_and_replayed",
+    "watm check --unsealed watm/target/modules": "test_modules_are_checked",
     "watm inspect": "test_a_bug_is_recorded_and_replayed",
     "make tunnel CONF=wg0.conf": "test_tunnels_come_up",
     "curl --socks5-hostname": "test_tunnels_come_up",
@@ -68,6 +70,7 @@ NOT_RUN = {
     "make test": "it is what runs this; test_make_test_is_a_target looks at it",
     "make wheel": "it made the wheel in the environment that these tests run in",
     "watm doctor": "it judges this machine; tests/proxy runs it in namespaces, tests/dist in an installation",
+    ": watm.network": "a command in mitmproxy; host-python/tests/test_network.py gives it",
     ": watm.load": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
     ": watm.status": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
     ": watm.unload": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
@@ -101,6 +104,7 @@ PARSED = {
     "json,socks5": "test_a_configuration_of_a_module_is_accepted",
     "json,tls": "test_a_configuration_of_a_module_is_accepted",
     "json,root": "test_a_module_is_sealed_trusted_and_verified",
+    "json,about": "test_a_description_is_read",
     "json,manifest": "test_a_module_is_sealed_trusted_and_verified",
 }
 """The tests that parse blocks of a kind with the program's own parser."""
@@ -108,5 +112,6 @@ PARSED = {
 PROGRAMS = {
     "start_server(": "test_the_python_program_echoes",
     "open_connection(": "test_modules_carry_a_page",
+    "watm.network": "test_an_addon_changes_the_network",
 }
 """A text in each Python program on the pages, and the test that runs the program."""

@@ -22,8 +22,10 @@ import pexpect
 import pytest
 
 import mitmproxy_watm
+from mitmproxy_watm.modules import about_of
+from watm_test_support import mitmproxy_programs
 from watm_test_support.ports import free_port
-from watm_test_support.repository import MODULES
+from watm_test_support.repository import MODULES, WATM
 
 from .pages import ROOT, blocks, commands, with_values
 
@@ -188,7 +190,7 @@ def test_the_python_program_echoes(tmp_path):
     server_key, client_key, client_public_key = keys()
     port = free_port()
     [program] = (block for block in blocks("python") if "51820" in block)
-    (tmp_path / "wg0.conf").write_text(configuration(server_key, client_public_key))
+    (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
     (tmp_path / "program.py").write_text(program.replace("51820", str(port)))
     process = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
@@ -204,9 +206,9 @@ def test_the_python_program_echoes(tmp_path):
 def test_the_rust_program_answers(command, tmp_path):
     server_key, client_key, client_public_key = keys()
     port = free_port()
-    config = tmp_path / "wg0.conf"
+    config = tmp_path / "server.conf"
     config.write_text(configuration(server_key, client_public_key))
-    command = command.replace("wg0.conf", str(config)).replace("51820", str(port))
+    command = command.replace("server.conf", str(config)).replace("51820", str(port))
     with terminal(command, tmp_path) as child:
         child.expect(f"serving on 127.0.0.1:{port}", timeout=BUILD)
         client(port, server_key, client_key, "udp-echo", *MESSAGES)
@@ -269,6 +271,22 @@ def test_modules_carry_a_page(module, example_com, tmp_path):
             serving.expect(f"GET.*{example_com}")
 
 
+def test_an_addon_changes_the_network(tmp_path):
+    [addon] = (block for block in blocks("python") if "watm.network" in block)
+    (tmp_path / "addon.py").write_text(addon)
+
+    async def use() -> None:
+        mode = "watm:wireguard@127.0.0.1:0"
+        options = ("-s", f"{tmp_path}/addon.py", "--mode", mode)
+        async with mitmproxy_programs.start("mitmdump-watm", tmp_path, *options) as program:
+            async with mitmproxy_programs.client(tmp_path, await program.port()) as inside:
+                for path, known in (("/", False), ("/tunnel", True)):
+                    assert (await inside.do("http", url=f"http://10.9.8.7{path}"))["status"] == 200
+                    assert ("bad network: 3g loss=2%" in "".join(await program.ask(command="watm.status"))) == known
+
+    asyncio.run(use())
+
+
 def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
     from mitmproxy_watm.wireguard import pubkey
 
@@ -281,7 +299,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
         return with_values(text, {"example.com:80": example_com, **ports, **files})
 
     (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
-    dialling = blocks("ini,wireguard")[1]
+    [dialling] = (block for block in blocks("ini,wireguard") if "Target" in block)
     (tmp_path / "client.conf").write_text(here(with_keys(dialling, client_key, pubkey(server_key))))
     listen, relay, dial = (
         here(next(c for c in commands() if c.startswith(f"watm {name} --unsealed watm/target/modules/{module}")))
@@ -303,17 +321,16 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
 
 def page_through_tunnel(config: str, url: str, tmp_path: pathlib.Path) -> str:
     """Returns the page that the commands for one machine fetch with this client configuration."""
-    port = free_port()
-    tunnel, curl = (
-        next(c for c in commands() if c.startswith(begin)).replace("1080", str(port))
-        for begin in ("watm tunnel --unsealed client.conf", "curl --socks5-hostname")
+    port = str(free_port())
+    proxy, curl = (
+        next(c for c in commands() if c.startswith(begin)).replace("8081", port)
+        for begin in ("mitmdump-watm --mode regular", "curl --proxy http")
     )
     (tmp_path / "client.conf").write_text(config)
-    curl = re.sub(r"http://\S+", url, curl)
-    env = environment(tmp_path) | {"WATM_MODULES": str(MODULES)}
-    with terminal(f"export WATM_MODULES={MODULES}; exec {tunnel}", tmp_path, cwd=tmp_path) as running:
-        running.expect(f"listening on .*{port}")
-        run = {"shell": True, "env": env, "check": True, "timeout": START, "capture_output": True, "text": True}
+    curl = re.sub(r"(?<= )http://(?!127.0.0.1:%s)\S+" % port, url, curl)
+    with terminal(f"exec {proxy}", tmp_path, cwd=tmp_path) as running:
+        running.expect(rf"proxy listening at .*{port}")
+        run = {"shell": True, "env": environment(tmp_path), "check": True, "timeout": START, "capture_output": True, "text": True}
         return subprocess.run(curl, **run).stdout
 
 
@@ -448,7 +465,7 @@ def test_a_socks5_server_shows_what_its_users_do(example_com, tmp_path):
     dial = dial.replace("socks5.wasm", f"--unsealed {MODULES}/socks5.wasm").replace("proxy.json", f"{tmp_path}/proxy.json")
     dial = dial.replace("127.0.0.1:1080", server).replace("127.0.0.1:1090", proxy)
     with terminal(f"exec {mode}", tmp_path) as serving, terminal(f"exec {dial}", tmp_path) as dialling:
-        serving.expect(f"socks5 server listening at .*{server}")
+        serving.expect(f"SOCKS5 server listening at .*{server}")
         dialling.expect(f"listening on .*{proxy}")
         curl = ["curl", "-sS", "--proxy", f"socks5h://{proxy}", f"http://{example_com}/"]
         page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
@@ -497,6 +514,37 @@ class Signer:
                 child.sendline("correct horse")
             child.expect("public +([0-9a-f]{64})")
             return child.match[1]
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("watm check")])
+def test_modules_are_checked(command, tmp_path):
+    from mitmproxy_watm.wireguard import pubkey
+
+    server_key, client_key, client_public_key = keys()
+    (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
+    (tmp_path / "client.conf").write_text(
+        f"[Interface]\nPrivateKey = {client_key}\nAddress = 10.0.0.2/32\n"
+        f"[Peer]\nPublicKey = {pubkey(server_key)}\nAllowedIPs = 0.0.0.0/0\nEndpoint = {{server}}\n"
+    )
+    command = command.replace("watm/target/modules", str(MODULES))
+    run = {"shell": True, "cwd": tmp_path, "env": environment(tmp_path), "timeout": 2 * START, "capture_output": True, "text": True}
+    done = subprocess.run(command, **run)
+    assert "13 passed, 0 failed, 0 skipped" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+def test_a_description_is_read(tmp_path):
+    [description] = blocks("json,about")
+    section = b"\x0awatm.about" + description.encode()
+    size = bytes([len(section) & 0x7F | 0x80, len(section) >> 7])
+    module = tmp_path / "module.wasm"
+    module.write_bytes(b"\0asm\1\0\0\0\0" + size + section)
+    about = about_of(str(module))
+    assert (about.title, about.port, about.transports, about.destinations) == ("My transport", 4430, ("tcp",), False)
+    assert about.formats == {"json": {"password": "text", "idle": "number"}}
+    shown = subprocess.run([WATM, "inspect", module], capture_output=True, text=True, timeout=START).stdout
+    assert "about     My transport: Carries streams over a text protocol." in shown
+    assert "config    json: my-transport (password, idle)" in shown
 
 
 def test_a_module_is_sealed_trusted_and_verified(tmp_path):
