@@ -67,6 +67,9 @@ enum Application {
 struct Flags {
     /// The application may have bytes.
     readable: bool,
+    /// The token was ready since the application was last asked for bytes. It may have aborted the
+    /// flow.
+    called: bool,
     /// The application takes no more bytes until its token is ready.
     blocked: bool,
     /// The application has closed its side.
@@ -208,6 +211,7 @@ impl Flow {
     /// Handle a ready token: the application may take or have more.
     pub(crate) fn ready(&mut self) {
         self.flags.readable = true;
+        self.flags.called = true;
         self.flags.blocked = false;
     }
 
@@ -246,7 +250,8 @@ impl Flow {
     }
 
     /// Returns true if the application has aborted a flow that takes no bytes of it: before the peer
-    /// has answered, or after the end of its bytes.
+    /// has answered, or after the end of its bytes. For others see
+    /// [`aborted_meanwhile`](Self::aborted_meanwhile).
     fn was_aborted(&mut self) -> bool {
         let (takes, over) = match &self.link {
             Link::Connection(connection) => (!self.flags.closed, connection.is_over()),
@@ -258,7 +263,17 @@ impl Flow {
         if takes || !std::mem::take(&mut self.flags.readable) && !over {
             return false;
         }
+        self.flags.called = false;
         stream.read(0).is_err()
+    }
+
+    /// Returns true if the application has aborted a flow that has no room or no memory for its
+    /// bytes, and therefore did not ask for any.
+    fn aborted_meanwhile(&mut self) -> bool {
+        let Application::Open(stream) = &mut self.application else {
+            return false;
+        };
+        std::mem::take(&mut self.flags.called) && !self.flags.closed && stream.read(0).is_err()
     }
 
     /// Sends what the application has, in turns of taking and sending.
@@ -283,7 +298,7 @@ impl Flow {
                 break;
             }
         }
-        if self.orphan_is_due(cx.io.now) {
+        if self.aborted_meanwhile() || self.orphan_is_due(cx.io.now) {
             return self.abort(cx);
         }
         if let Some(verdict) = self.end(left > 0, cx) {
@@ -420,6 +435,7 @@ impl Flow {
                 // The application has stopped reading. A read tells whether it still writes.
                 self.flags.deaf = true;
                 self.flags.readable = true;
+                self.flags.called = true;
                 continue;
             };
             connection.consume(count, cx.memory);
@@ -474,6 +490,7 @@ impl Flow {
             if wanted == 0 {
                 break;
             }
+            self.flags.called = false;
             match stream.read(wanted as u32) {
                 Err(_) => return Collected::Aborted,
                 Ok(None) => {
