@@ -189,7 +189,9 @@ impl Flow {
     }
 
     /// Process a segment of this flow. Call it with one that [`judge`](Self::judge) lets through.
-    pub(crate) fn ingress(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+    /// Returns true if it passed all checks of a connection, and its payload was taken.
+    pub(crate) fn ingress(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let mut took = false;
         if let Link::Handshake(handshake) = &mut self.link {
             let dialled = handshake.is_dialled();
             let answer = handshake.arrive(segment, cx.io.now);
@@ -198,14 +200,29 @@ impl Flow {
                 self.connected();
             }
             if segment.is_syn() {
-                return;
+                return false;
             }
         }
         if let Link::Connection(connection) = &mut self.link {
             connection.report_duplicate(cx);
-            connection.arrive(segment, cx);
+            took = connection.arrive(segment, cx);
         }
         self.account(cx.memory);
+        took
+    }
+
+    /// Takes a segment that differs from the one before in its payload alone. Returns false, and
+    /// changes nothing, if that must be [processed](Self::ingress) in full.
+    pub(crate) fn go_on(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let Link::Connection(connection) = &mut self.link else {
+            return false;
+        };
+        let lent = cx.memory.pool.lent();
+        let took = connection.go_on(segment, cx);
+        if cx.memory.pool.lent() != lent {
+            self.account(cx.memory);
+        }
+        took
     }
 
     /// Handle a ready token: the application may take or have more.
