@@ -1,5 +1,6 @@
 //! The owners of inner addresses. Used by `dial` and `peers`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -18,6 +19,8 @@ pub struct Routes {
     allowed: IpNetworkTable<PeerId>,
     /// The exclusions, for the peers that have any.
     disallowed: BTreeMap<PeerId, IpNetworkTable<()>>,
+    /// The address that was looked for last, and its owner: packets of a transfer have one address.
+    last: Cell<Option<(IpAddr, Option<PeerId>)>>,
 }
 
 impl Routes {
@@ -26,11 +29,13 @@ impl Routes {
         Routes {
             allowed: IpNetworkTable::new(),
             disallowed: BTreeMap::new(),
+            last: Cell::new(None),
         }
     }
 
     /// Add the networks of a peer's configuration.
     pub fn add(&mut self, id: PeerId, config: &PeerConfig) {
+        self.last.set(None);
         if let AllowedIps::Networks(networks) = &config.allowed_ips {
             for network in networks.iter().filter_map(prefix) {
                 self.allowed.insert(network, id);
@@ -45,6 +50,17 @@ impl Routes {
 
     /// The peer that owns this inner address.
     pub fn find(&self, address: IpAddr) -> Option<PeerId> {
+        if let Some((last, owner)) = self.last.get()
+            && last == address
+        {
+            return owner;
+        }
+        let owner = self.look_up(address);
+        self.last.set(Some((address, owner)));
+        owner
+    }
+
+    fn look_up(&self, address: IpAddr) -> Option<PeerId> {
         let (_, &longest) = self.allowed.longest_match(address)?;
         if !self.excludes(longest, address) {
             return Some(longest);

@@ -175,6 +175,22 @@ pub(crate) fn write_header(
     }
 }
 
+/// Changes the length in the header of a packet that [`write_header`] wrote for another payload.
+pub(crate) fn set_length(packet: &mut [u8]) {
+    let length = packet.len();
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => {
+            let mut header = Ipv4Packet::new_unchecked(packet);
+            header.set_total_len(u16::try_from(length).expect("checked by the caller"));
+            header.fill_checksum();
+        }
+        _ => {
+            let length = u16::try_from(length - V6_HEADER).expect("checked by the caller");
+            Ipv6Packet::new_unchecked(packet).set_payload_len(length);
+        }
+    }
+}
+
 fn write_fragment(
     packet: &mut [u8],
     (source, destination): (IpAddr, IpAddr),

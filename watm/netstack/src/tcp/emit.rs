@@ -70,18 +70,63 @@ pub(crate) fn segment<'a>(
     buffer: &mut Vec<u8>,
     sink: &mut dyn PacketSink,
 ) {
-    let (source, destination) = (key.destination.ip(), key.source.ip());
-    buffer.clear();
-    let start = ip::header_len(destination);
-    buffer.resize(start, 0);
-    write_header(key, header, buffer);
-    for piece in payload {
-        buffer.extend_from_slice(piece);
+    let mut train = Train::new(key, header, buffer);
+    train.send(header.sequence, header.flags, payload, sink);
+}
+
+/// Segments of one flow that leave one after another, with one header but for the numbers and the
+/// flags. It is written once.
+pub(crate) struct Train<'a> {
+    key: &'a Key,
+    /// The packet that was sent last.
+    buffer: &'a mut Vec<u8>,
+    /// The offsets of TCP's header and of the payload.
+    start: usize,
+    payload: usize,
+    /// The traffic class, until the header of IP is written with the first packet.
+    class: Option<u8>,
+}
+
+impl<'a> Train<'a> {
+    /// Writes the header of TCP. `buffer` is for the packets, one at a time.
+    pub(crate) fn new(key: &'a Key, header: &Header, buffer: &'a mut Vec<u8>) -> Train<'a> {
+        buffer.clear();
+        let start = ip::header_len(key.source.ip());
+        buffer.resize(start, 0);
+        write_header(key, header, buffer);
+        Train {
+            key,
+            start,
+            payload: buffer.len(),
+            buffer,
+            class: Some(if header.capable { CAPABLE } else { 0 }),
+        }
     }
-    fill_checksum(&mut buffer[start..], (source, destination));
-    let class = if header.capable { CAPABLE } else { 0 };
-    ip::write_header(buffer, (source, destination), ip::TCP, class);
-    sink.send(key.peer, buffer);
+
+    /// Sends a segment.
+    pub(crate) fn send<'p>(
+        &mut self,
+        sequence: Sequence,
+        flags: Flags,
+        payload: impl Iterator<Item = &'p [u8]>,
+        sink: &mut dyn PacketSink,
+    ) {
+        let addresses = (self.key.destination.ip(), self.key.source.ip());
+        self.buffer.truncate(self.payload);
+        for piece in payload {
+            self.buffer.extend_from_slice(piece);
+        }
+        let segment = &mut self.buffer[self.start..];
+        segment[4..8].copy_from_slice(&sequence.0.to_be_bytes());
+        segment[13] = flags.0;
+        segment[16..18].fill(0);
+        fill_checksum(segment, addresses);
+        match self.class.take() {
+            Some(class) => ip::write_header(self.buffer, addresses, ip::TCP, class),
+            None => ip::set_length(self.buffer),
+        }
+        sink.send(self.key.peer, self.buffer);
+    }
 }
 
 /// Appends a header whose checksum is zero.

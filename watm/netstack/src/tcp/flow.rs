@@ -67,6 +67,9 @@ enum Application {
 struct Flags {
     /// The application may have bytes.
     readable: bool,
+    /// The token was ready since the application was last asked for bytes. It may have aborted the
+    /// flow.
+    called: bool,
     /// The application takes no more bytes until its token is ready.
     blocked: bool,
     /// The application has closed its side.
@@ -186,7 +189,9 @@ impl Flow {
     }
 
     /// Process a segment of this flow. Call it with one that [`judge`](Self::judge) lets through.
-    pub(crate) fn ingress(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+    /// Returns true if it passed all checks of a connection, and its payload was taken.
+    pub(crate) fn ingress(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let mut took = false;
         if let Link::Handshake(handshake) = &mut self.link {
             let dialled = handshake.is_dialled();
             let answer = handshake.arrive(segment, cx.io.now);
@@ -195,19 +200,35 @@ impl Flow {
                 self.connected();
             }
             if segment.is_syn() {
-                return;
+                return false;
             }
         }
         if let Link::Connection(connection) = &mut self.link {
             connection.report_duplicate(cx);
-            connection.arrive(segment, cx);
+            took = connection.arrive(segment, cx);
         }
         self.account(cx.memory);
+        took
+    }
+
+    /// Takes a segment that differs from the one before in its payload alone. Returns false, and
+    /// changes nothing, if that must be [processed](Self::ingress) in full.
+    pub(crate) fn go_on(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let Link::Connection(connection) = &mut self.link else {
+            return false;
+        };
+        let lent = cx.memory.pool.lent();
+        let took = connection.go_on(segment, cx);
+        if cx.memory.pool.lent() != lent {
+            self.account(cx.memory);
+        }
+        took
     }
 
     /// Handle a ready token: the application may take or have more.
     pub(crate) fn ready(&mut self) {
         self.flags.readable = true;
+        self.flags.called = true;
         self.flags.blocked = false;
     }
 
@@ -246,7 +267,8 @@ impl Flow {
     }
 
     /// Returns true if the application has aborted a flow that takes no bytes of it: before the peer
-    /// has answered, or after the end of its bytes.
+    /// has answered, or after the end of its bytes. For others see
+    /// [`aborted_meanwhile`](Self::aborted_meanwhile).
     fn was_aborted(&mut self) -> bool {
         let (takes, over) = match &self.link {
             Link::Connection(connection) => (!self.flags.closed, connection.is_over()),
@@ -258,7 +280,17 @@ impl Flow {
         if takes || !std::mem::take(&mut self.flags.readable) && !over {
             return false;
         }
+        self.flags.called = false;
         stream.read(0).is_err()
+    }
+
+    /// Returns true if the application has aborted a flow that has no room or no memory for its
+    /// bytes, and therefore did not ask for any.
+    fn aborted_meanwhile(&mut self) -> bool {
+        let Application::Open(stream) = &mut self.application else {
+            return false;
+        };
+        std::mem::take(&mut self.flags.called) && !self.flags.closed && stream.read(0).is_err()
     }
 
     /// Sends what the application has, in turns of taking and sending.
@@ -283,7 +315,7 @@ impl Flow {
                 break;
             }
         }
-        if self.orphan_is_due(cx.io.now) {
+        if self.aborted_meanwhile() || self.orphan_is_due(cx.io.now) {
             return self.abort(cx);
         }
         if let Some(verdict) = self.end(left > 0, cx) {
@@ -420,6 +452,7 @@ impl Flow {
                 // The application has stopped reading. A read tells whether it still writes.
                 self.flags.deaf = true;
                 self.flags.readable = true;
+                self.flags.called = true;
                 continue;
             };
             connection.consume(count, cx.memory);
@@ -474,6 +507,7 @@ impl Flow {
             if wanted == 0 {
                 break;
             }
+            self.flags.called = false;
             match stream.read(wanted as u32) {
                 Err(_) => return Collected::Aborted,
                 Ok(None) => {

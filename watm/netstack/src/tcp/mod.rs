@@ -10,6 +10,7 @@ mod initial;
 mod memory;
 mod options;
 mod receive;
+mod run;
 mod segment;
 mod send;
 mod sequence;
@@ -28,6 +29,7 @@ use self::flow::{Flow, Verdict};
 use self::half_open::HalfOpen;
 use self::initial::Initial;
 use self::memory::Memory;
+use self::run::Run;
 use self::segment::Segment;
 pub(crate) use self::send::width::{NARROW, NARROWEST};
 use self::time_wait::TimeWait;
@@ -71,6 +73,8 @@ pub(crate) struct Tcp {
     dialled: u64,
     /// The flow of the last packet, if there was no flush since.
     current: Option<FlowId>,
+    /// The run of segments of this flow that is in progress.
+    run: Option<Run>,
     /// Flows with something to do in the next flush, each at most once.
     dirty: Vec<FlowId>,
     /// Flows that wait for memory, each at most once; some may be gone.
@@ -97,6 +101,7 @@ impl Tcp {
             hash,
             dialled: 0,
             current: None,
+            run: None,
             dirty: Vec::new(),
             starved: VecDeque::new(),
             retries: false,
@@ -162,6 +167,9 @@ impl Tcp {
             return true;
         };
         let key = segment.key(origin.peer, packet);
+        if self.continues_run(&key, &segment, io, counters) {
+            return true;
+        }
         let mut id = self.flows.find(&key);
         if let Some(over) = id
             && segment.opens()
@@ -215,9 +223,32 @@ impl Tcp {
         };
         self.change_to(id, io, counters);
         let (flow, mut cx) = self.parts(id, io, counters).expect("found or made above");
-        flow.ingress(&segment, &mut cx);
+        let took = flow.ingress(&segment, &mut cx);
         self.touch(id);
+        self.run = Run::after(id, &key, &segment).filter(|_| took);
         true
+    }
+
+    /// Takes a segment that continues the run in progress. Otherwise ends the run, and returns false.
+    fn continues_run(
+        &mut self,
+        key: &Key,
+        segment: &Segment<'_>,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) -> bool {
+        let Some(mut run) = self.run.take() else {
+            return false;
+        };
+        let continues = run.is_continued_by(key, segment)
+            && self
+                .parts(run.id, io, counters)
+                .is_some_and(|(flow, mut cx)| flow.go_on(segment, &mut cx));
+        if continues {
+            run.go_on(segment);
+            self.run = Some(run);
+        }
+        continues
     }
 
     /// Dial a flow with a key of [`free_port`](Self::free_port), whose packets have at most `mtu`
@@ -283,6 +314,7 @@ impl Tcp {
 
     pub(crate) fn flush(&mut self, io: &mut Io<'_>, counters: &mut Counters) {
         self.current = None;
+        self.run = None;
         let mut due = std::mem::take(&mut self.dirty);
         for id in due.drain(..) {
             self.service(id, io, counters);

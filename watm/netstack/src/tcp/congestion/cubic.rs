@@ -46,6 +46,10 @@ const FULL: f32 = 1.75;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
+/// The segments beyond the tolerated share that still count after the window shrank: it shrinks once
+/// for each loss. With all of them, a few losses too many would shrink it in every round trip until
+/// they are forgotten, which takes the longer the smaller it gets.
+const STILL_COUNTED: usize = 1;
 /// The number of segments over which losses are counted.
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
@@ -170,8 +174,13 @@ impl Cubic {
 
     /// Returns true if the losses show that the window is too large.
     fn is_congested(&self) -> bool {
-        let tolerated = self.arrived / TOLERATED + TOLERATED_MORE * self.curve.segment;
-        self.curve.queues || self.lost > tolerated
+        let more = TOLERATED_MORE * self.curve.segment;
+        self.curve.queues || self.lost > self.tolerated() + more
+    }
+
+    /// The lost bytes that are tolerated without a queue, apart from a few segments.
+    fn tolerated(&self) -> usize {
+        self.arrived / TOLERATED
     }
 
     /// The recovery in progress, which begins now if there is none.
@@ -190,6 +199,8 @@ impl Cubic {
         let episode = self.episode();
         if !std::mem::replace(&mut episode.shrank, true) {
             self.curve.shrink(used);
+            let counted = self.tolerated() + STILL_COUNTED * self.curve.segment;
+            self.lost = self.lost.min(counted);
         }
     }
 
@@ -699,6 +710,24 @@ mod tests {
         flow.round(8 * SEGMENT, TRIP * 2);
         let before = flow.cubic.window();
         assert!(flow.lose(1) < before);
+    }
+
+    #[test]
+    fn a_loss_shrinks_the_window_once() {
+        let mut flow = Flow::new();
+        while flow.delivered < 2000 * SEGMENT as u64 {
+            flow.round(8 * SEGMENT, TRIP);
+        }
+        let before = flow.cubic.window();
+        let once = flow.lose(50);
+        assert!(once < before);
+        // In later recoveries, a loss among those tolerated adds nothing to the ones before.
+        for lost in [1, 1] {
+            flow.cubic.on_recovery_end(flow.now);
+            assert_eq!(flow.lose(lost), once);
+        }
+        flow.cubic.on_recovery_end(flow.now);
+        assert!(flow.lose(1) < once);
     }
 
     #[test]

@@ -9,12 +9,13 @@ use crate::tcp::segment::Segment;
 use crate::tcp::send::ack::Acknowledgement;
 
 impl Connection {
-    /// Processes a segment that [`judge`](Self::judge) lets through.
-    pub(crate) fn arrive(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+    /// Processes a segment that [`judge`](Self::judge) lets through. Returns true if it passed all
+    /// checks, and its payload was taken.
+    pub(crate) fn arrive(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
         let now = cx.io.now;
         // First: sequence number and timestamp.
         if !self.is_acceptable(segment, cx) {
-            return;
+            return false;
         }
         self.remember(segment, now);
         // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC 1337).
@@ -22,22 +23,22 @@ impl Connection {
             if self.state != State::TimeWait {
                 self.state = State::Closed(End::Reset);
             }
-            return;
+            return false;
         }
         // Fifth: ACK.
         let Some(acknowledged) = segment.acknowledges else {
-            return;
+            return false;
         };
         if !self.is_plausible(acknowledged) {
             self.correct(now);
-            return;
+            return false;
         }
         self.heard(now);
         self.take_marks(segment);
         self.take_acknowledgement(segment, cx);
         // Seventh: the text.
         if !segment.payload.is_empty() && !self.take_payload(segment, cx) {
-            return;
+            return false;
         }
         // Eighth: FIN.
         if segment.ends() {
@@ -46,6 +47,31 @@ impl Connection {
         if self.receiver.take_end() {
             self.state = self.state.closed_there();
         }
+        true
+    }
+
+    /// Takes a segment that differs from the one before in its payload alone: the steps of
+    /// [`arrive`](Self::arrive) that have an effect then. Returns false if another step may have one.
+    pub(crate) fn go_on(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let receives = !matches!(self.state, State::Closed(_) | State::TimeWait);
+        if !receives
+            || !self
+                .receiver
+                .expects(segment.sequence, segment.payload.len())
+        {
+            return false;
+        }
+        let (now, peer) = (cx.io.now, self.key.peer);
+        let (start, payload) = (segment.sequence, segment.payload);
+        if self.receiver.take(start, payload, peer, cx.memory, now) != Intake::Taken {
+            return false;
+        }
+        self.heard(now);
+        if let Some(acknowledged) = segment.acknowledges {
+            self.transmitter
+                .repeats_window(segment.sequence, acknowledged);
+        }
+        true
     }
 
     /// Decides whether the segment is processed. If not, the answer is an acknowledgement.

@@ -1,7 +1,7 @@
 //! Sending: segments with payload, acknowledgements, keep-alives and resets.
 
 use super::{Connection, Context, End, State};
-use crate::tcp::emit::{self, Flags, Header};
+use crate::tcp::emit::{self, Flags, Header, Train};
 use crate::tcp::options::Written;
 use crate::tcp::send::choose::Chosen;
 use crate::tcp::sequence::Sequence;
@@ -64,6 +64,7 @@ impl Connection {
         header.capable = self.ecn.capable && !chosen.again;
         header.flags = header.flags | Flags::CWR.only_if(chosen.reduced);
         let segment = self.transmitter.segment();
+        let mut train = Train::new(&self.key, &header, cx.buffer);
         let mut start = chosen.start;
         let mut segments = 0;
         while chosen.end.is_after(start) {
@@ -72,28 +73,15 @@ impl Connection {
             if end.until(chosen.end) == 1 && self.transmitter.ends_at(chosen.end) {
                 end = chosen.end;
             }
-            self.send_segment(&mut header, (start, end), cx);
+            let (payload, ends) = self.transmitter.content(start, end);
+            let pushes = self.transmitter.pushes(end);
+            let flags = header.flags | Flags::PSH.only_if(pushes) | Flags::FIN.only_if(ends);
+            train.send(start, flags, payload, cx.io.sink);
             header.flags = Flags(header.flags.0 & !Flags::CWR.0);
             start = end;
             segments += 1;
         }
         segments
-    }
-
-    fn send_segment(
-        &self,
-        header: &mut Header,
-        (start, end): (Sequence, Sequence),
-        cx: &mut Context<'_, '_>,
-    ) {
-        let (payload, ends) = self.transmitter.content(start, end);
-        let pushes = self.transmitter.pushes(end);
-        let header = Header {
-            sequence: start,
-            flags: header.flags | Flags::PSH.only_if(pushes) | Flags::FIN.only_if(ends),
-            ..*header
-        };
-        emit::segment(&self.key, &header, payload, cx.buffer, cx.io.sink);
     }
 
     /// The header of a segment that leaves now, with the acknowledgement.

@@ -113,6 +113,16 @@ impl Receiver {
         !self.next.is_after(end) && !start.is_after(self.window.end().later(self.next))
     }
 
+    /// Returns true if this many bytes with this number come next, with nothing missing before them
+    /// or known behind them, and fit into the window.
+    pub(crate) fn expects(&self, start: Sequence, bytes: usize) -> bool {
+        start == self.next
+            && self.arrivals.is_none()
+            && !self.ended
+            && self.end.is_none()
+            && bytes <= self.room()
+    }
+
     /// Takes the payload of a segment.
     pub(crate) fn take(
         &mut self,

@@ -120,6 +120,13 @@ impl Transmitter {
         before.size != ack.window
     }
 
+    /// Records that a segment with this number repeats the window and the acknowledgement before.
+    pub(crate) fn repeats_window(&mut self, sequence: Sequence, acknowledged: Sequence) {
+        if self.window.by_acknowledged == acknowledged {
+            self.window.by_sequence = self.window.by_sequence.later(sequence);
+        }
+    }
+
     /// Handles the opening of a closed window: a probe is repeated as what it is, a segment.
     fn open(&mut self) {
         self.trips.answered();
