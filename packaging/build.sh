@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds for another machine, with zig as its C compiler and linker: build.sh program|library|both TARGET
+# Builds for another machine, with zig as its C compiler and, but for macOS, its linker: build.sh program|library|both TARGET
 #
 # The program is `watm`, and the library is the native half of the Python package. `both` builds them at once from one
 # build of what they depend on. A static program for musl needs another build of that than a library for musl.
@@ -30,9 +30,11 @@ flags=(
 )
 case $target in
 *-apple-darwin)
-    "$tools/python" packaging/frameworks.py build/frameworks
-    flags+=("-Clink-arg=-F$PWD/build/frameworks")
-    export MACOSX_DEPLOYMENT_TARGET=11.0
+    "$tools/python" packaging/stubs.py build/macos-stubs
+    name=${target//-/_}
+    export "CARGO_TARGET_${name^^}_LINKER=$PWD/packaging/link-macos.sh"
+    flags+=("-Clinker-flavor=ld64.lld")
+    export MACOSX_DEPLOYMENT_TARGET=11.0 SDKROOT=$PWD/build/macos-stubs
     ;;
 esac
 case $what-$target in
