@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds for another machine, with zig as its C compiler and linker: build.sh program|library|both TARGET
+# Builds for another machine, with zig as its C compiler and, but for macOS, its linker: build.sh program|library|both TARGET
 #
-# The program is `watm`, and the library is the native half of the Python package. `both` builds them at once from one
-# build of what they depend on. A static program for musl needs another build of that than a library for musl.
+# The program is `watm`, and the library is the native half of the Python package. They share one build of what they
+# depend on, and `both` makes them at once.
 #
 # In build/dist-tools is what packaging/requirements.txt names. The same sources give the same bytes: no path of
 # this machine and no time of day is in them.
@@ -30,26 +30,27 @@ flags=(
 )
 case $target in
 *-apple-darwin)
-    "$tools/python" packaging/frameworks.py build/frameworks
-    flags+=("-Clink-arg=-F$PWD/build/frameworks")
-    export MACOSX_DEPLOYMENT_TARGET=11.0
+    "$tools/python" packaging/stubs.py build/macos-stubs
+    name=${target//-/_}
+    export "CARGO_TARGET_${name^^}_LINKER=$PWD/packaging/link-macos.sh"
+    flags+=("-Clinker-flavor=ld64.lld")
+    export MACOSX_DEPLOYMENT_TARGET=11.0 SDKROOT=$PWD/build/macos-stubs
     ;;
-esac
-case $what-$target in
-library-*-linux-musl)
+*-linux-musl)
     flags+=("-Ctarget-feature=-crt-static")
-    export CARGO_TARGET_DIR=$CARGO_TARGET_DIR/shared
+    export RUSTC_WORKSPACE_WRAPPER=$PWD/packaging/rustc-static.sh
     ;;
 esac
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${flags[@]}")
 export CARGO_ENCODED_RUSTFLAGS=${CARGO_ENCODED_RUSTFLAGS%$'\x1f'}
 
 rustup target add "$target"
+program=(-p watm --bin watm)
 library=(-p watm-python --features watm-python/wheel --lib)
 case $what in
-program) chosen=(-p watm --bin watm) ;;
+program) chosen=("${program[@]}") ;;
 library) chosen=("${library[@]}") ;;
-both) chosen=(-p watm --bin watm "${library[@]}") ;;
+both) chosen=("${program[@]}" "${library[@]}") ;;
 *)
     echo "build.sh: program, library or both, not $what" >&2
     exit 2

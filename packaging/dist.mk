@@ -8,7 +8,9 @@ PROGRAM_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl \
 # The targets of Debian packages and images.
 STATIC_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 
-PYTHON_OF_DIST := $(BUILD)/dist-tools/bin/python
+# The static program for this machine, which makes parts of the artefacts too, so that no other is built for that.
+STATIC_HERE := $(shell uname -m)-unknown-linux-musl
+PYTHON_OF_DIST := WATM_HOST_PROGRAM=$(CURDIR)/$(BUILD)/dist-target/$(STATIC_HERE)/dist/watm $(BUILD)/dist-tools/bin/python
 
 .PHONY: dist dist-sums dist-about dist-modules dist-prepared
 dist: $(WHEEL_TARGETS:%=dist-wheel-%) $(PROGRAM_TARGETS:%=dist-archive-%) $(PROGRAM_TARGETS:%=dist-command-%) \
@@ -35,41 +37,38 @@ dist-about: $(BUILD)/dist-tools/ready
 dist-modules: dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py modules
 
-# The modules that every artefact carries, and the program that writes the manual.
-dist-prepared: sealed program dist-about
+# Makes the parts that every artefact has, and the program that verifies the modules and writes the manual.
+dist-prepared: dist-program-$(STATIC_HERE) dist-about
 
-# The targets whose program and library are built at once: see build.sh.
-BUILT_AT_ONCE := $(filter-out $(STATIC_TARGETS),$(PROGRAM_TARGETS))
+# A program and a library for a target are built at once: see build.sh. There is no program for glibc.
+LIBRARY_ALONE := $(filter-out $(PROGRAM_TARGETS),$(WHEEL_TARGETS))
 
-.PHONY: $(WHEEL_TARGETS:%=dist-library-%) $(PROGRAM_TARGETS:%=dist-program-%) $(BUILT_AT_ONCE:%=dist-both-%)
-$(BUILT_AT_ONCE:%=dist-both-%): dist-both-%: dist-prepared
+.PHONY: $(WHEEL_TARGETS:%=dist-library-%) $(PROGRAM_TARGETS:%=dist-program-%) $(PROGRAM_TARGETS:%=dist-both-%)
+$(PROGRAM_TARGETS:%=dist-both-%): dist-both-%: sealed $(BUILD)/dist-tools/ready
 	packaging/build.sh both $*
 
-$(BUILT_AT_ONCE:%=dist-library-%): dist-library-%: dist-both-%
-$(BUILT_AT_ONCE:%=dist-program-%): dist-program-%: dist-both-%
+$(PROGRAM_TARGETS:%=dist-library-%): dist-library-%: dist-both-%
+$(PROGRAM_TARGETS:%=dist-program-%): dist-program-%: dist-both-%
 
-$(filter-out $(BUILT_AT_ONCE:%=dist-library-%),$(WHEEL_TARGETS:%=dist-library-%)): dist-library-%: dist-prepared
+$(LIBRARY_ALONE:%=dist-library-%): dist-library-%: sealed $(BUILD)/dist-tools/ready
 	packaging/build.sh library $*
 
-$(STATIC_TARGETS:%=dist-program-%): dist-program-%: dist-prepared
-	packaging/build.sh program $*
-
 .PHONY: $(WHEEL_TARGETS:%=dist-wheel-%)
-$(WHEEL_TARGETS:%=dist-wheel-%): dist-wheel-%: dist-library-%
+$(WHEEL_TARGETS:%=dist-wheel-%): dist-wheel-%: dist-library-% dist-prepared
 	$(PYTHON_OF_DIST) packaging/package.py $*
 
 .PHONY: $(PROGRAM_TARGETS:%=dist-archive-%) $(PROGRAM_TARGETS:%=dist-command-%)
-$(PROGRAM_TARGETS:%=dist-archive-%): dist-archive-%: dist-program-%
+$(PROGRAM_TARGETS:%=dist-archive-%): dist-archive-%: dist-program-% dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py archive $*
 
-$(PROGRAM_TARGETS:%=dist-command-%): dist-command-%: dist-program-%
+$(PROGRAM_TARGETS:%=dist-command-%): dist-command-%: dist-program-% dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py wheel $*
 
 .PHONY: $(STATIC_TARGETS:%=dist-deb-%) $(STATIC_TARGETS:%=dist-image-%)
-$(STATIC_TARGETS:%=dist-deb-%): dist-deb-%: dist-program-%
+$(STATIC_TARGETS:%=dist-deb-%): dist-deb-%: dist-program-% dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py deb $*
 
-$(STATIC_TARGETS:%=dist-image-%): dist-image-%: dist-program-%
+$(STATIC_TARGETS:%=dist-image-%): dist-image-%: dist-program-% dist-prepared
 	$(PYTHON_OF_DIST) packaging/program.py image $*
 
 # The crates as crates.io would get them, in build/crates.

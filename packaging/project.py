@@ -15,8 +15,8 @@ MODULES = ROOT / "host-python" / "python" / "mitmproxy_watm" / "modules"
 NAMES = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
 """The modules of an artefact."""
 
-HOST_PROGRAM = ROOT / "target" / "release" / "watm"
-"""The program for this machine, which writes the manual and verifies the modules."""
+HOST_PROGRAM = Path(os.environ.get("WATM_HOST_PROGRAM", ROOT / "target" / "release" / "watm"))
+"""The program for this machine, which writes the manual and verifies the modules: `make dist` names the one that it builds."""
 
 SEAL = [ROOT / "target" / "release" / "watm-seal-packaged", ROOT / "host-python" / "packaging"]
 """The command that seals the modules of a wheel: its arguments are the folders of the state and the modules, and the modules."""
@@ -62,10 +62,8 @@ def program(target: str) -> File:
 
 def library(target: str) -> bytes:
     """The native half of the Python package that was built for a target."""
-    folder = ROOT / "build" / "dist-target"
-    folder = folder / "shared" if target.endswith("-linux-musl") else folder
     name = "_native.dll" if "windows" in target else "lib_native.dylib" if "apple" in target else "lib_native.so"
-    file = folder / target / "dist" / name
+    file = ROOT / "build" / "dist-target" / target / "dist" / name
     if not file.is_file():
         sys.exit(f"{file} is missing: make it with `make dist-wheel-{target}`")
     return file.read_bytes()

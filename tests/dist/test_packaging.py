@@ -13,12 +13,12 @@ from pathlib import Path
 
 import archives
 import dependencies
-import frameworks
 import lief
 import package
 import program
 import project
 import pytest
+import stubs
 import version
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -243,10 +243,10 @@ def test_each_crate_has_its_licence(linked: list[dict]):
 
 
 def test_a_stub_has_the_symbols_of_its_bindings():
-    packages = frameworks.sources()
-    names = frameworks.symbols(packages["security-framework-sys"])
+    packages = stubs.sources()
+    names = stubs.symbols(packages["security-framework-sys"])
     assert {"_SecTrustEvaluateWithError", "_kSecClass"} <= set(names)
-    text = frameworks.stub("Security", names)
+    text = stubs.stub("/System/Library/Frameworks/Security.framework/Versions/A/Security", names)
     assert "install-name:    '/System/Library/Frameworks/Security.framework/Versions/A/Security'" in text
 
 
