@@ -54,6 +54,7 @@ TRANSPORTS = {
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
     },
+    "watm-tun": {"watm-core": "always", "watm-netstack": "always", "watm-schema": "always", "watm-guest": "wasm"},
     "watm-guest": {"watm-core": "always"},
     "watm-guest-v1": {"watm-core": "wasm", "watm-stream": "wasm"},
     "watm-componentize": {},
