@@ -317,6 +317,7 @@ test-transports: setup
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
 	cd watm && cargo clippy --release --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
 		$(TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
+	cd watm && cargo clippy --release --locked --target wasm32-wasip1 -p watm-tun -- -D warnings
 	cd watm && cargo test --locked --no-run
 	cd watm && $(BOUNDED) cargo test --locked
 

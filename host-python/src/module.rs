@@ -48,6 +48,12 @@ impl Module {
             .collect()
     }
 
+    /// True if it can use a device for packets.
+    #[getter]
+    fn takes_packets(&self) -> bool {
+        self.0.takes_packets()
+    }
+
     /// The imports that it requires.
     #[getter]
     fn imports(&self) -> Vec<String> {

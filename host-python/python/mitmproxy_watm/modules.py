@@ -9,7 +9,7 @@ from typing import Literal
 
 from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
 
-PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
+PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "tun", "wireguard")
 """The modules of this package, by name."""
 
 STREAMS = ("plain", "reverse", "tls")
@@ -18,8 +18,11 @@ STREAMS = ("plain", "reverse", "tls")
 BOTH = ("proxy-protocol", "shadowsocks", "socks5")
 """Packaged modules that listen on TCP and UDP, on the same port."""
 
-Transport = Literal["udp", "tcp", "both"]
-"""The protocols that a module listens on."""
+PACKETS = ("tun",)
+"""Packaged modules that take the packets of a device."""
+
+Transport = Literal["udp", "tcp", "both", "packets"]
+"""The protocols that a module listens on; "packets" for the device that it takes packets from."""
 
 LARGEST = 64 << 20
 """The bytes of the largest module that is loaded."""
@@ -83,6 +86,8 @@ def read_name(module: AnyModule) -> str | None:
 
 def usual_transport(module: Module) -> Transport:
     """Returns the default protocols of a module. Its name decides where both are possible."""
+    if module.takes_packets:
+        return "packets"
     if module.listens_on == ["udp", "tcp"] and Path(module.name).stem in BOTH:
         return "both"
     return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"

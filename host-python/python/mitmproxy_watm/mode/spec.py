@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from mitmproxy_watm._errors import plain
 from mitmproxy_watm._options import ModuleOptions
-from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS, Transport
+from mitmproxy_watm.modules import BOTH, PACKAGED, PACKETS, STREAMS, Transport
 from mitmproxy_watm.updates import UpdateSource
 
 PREFIX = "watm:"
@@ -81,6 +81,7 @@ def parse(data: str) -> Data:
         pcap_files=pcap_files,
         key_log=key_log,
         transport=transport,
+        device=named.pop("device", None),
         updates=updates,
     )
     return Data(module, config, keys, destination, watch, options, {name: literal(name, value) for name, value in named.items()})
@@ -126,6 +127,8 @@ def _transport(option: str | None, module: str, destination: FixedDestination | 
         return _TRANSPORTS[option]
     if destination is not None or module in STREAMS:
         return "tcp"
+    if module in PACKETS:
+        return "packets"
     if module not in PACKAGED:
         return None
     return "both" if module in BOTH else "udp"
