@@ -187,6 +187,15 @@ module-wireguard: setup
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
+# Packets need a component: WATER has no devices.
+modules: module-tun
+.PHONY: module-tun
+module-tun: setup
+	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-tun \
+		--crate-type cdylib -- -Clink-arg=-zstack-size=262144
+	cd watm && cargo run --locked -q -p watm-componentize -- \
+		target/wasm32-wasip1/release/watm_tun.wasm target/modules/tun.wasm
+
 # Builds for WATER runtimes have a target folder of their own: in a shared one, each of both shapes would replace the
 # other, and be rebuilt each time. The same holds for the project's crates that TLS uses.
 V1 := watm/target/v1
@@ -248,7 +257,7 @@ tls-programs:
 export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 .PHONY: sealed
 sealed: modules built-sealer
-	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm \
+	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm tun=watm/target/modules/tun.wasm \
 		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
 
 # The profile of builds; `make run` has one of its own.
@@ -328,6 +337,7 @@ test-transports: setup
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
 	cd watm && cargo clippy --release --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
 		$(TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
+	cd watm && cargo clippy --release --locked --target wasm32-wasip1 -p watm-tun -- -D warnings
 	cd watm && cargo test --locked --no-run
 	cd watm && $(BOUNDED) cargo test --locked
 
@@ -705,7 +715,7 @@ include packaging/dist.mk
 # Documentation.
 
 # The crates of transports whose configuration is on a page.
-REFERENCES := plain proxy-protocol reverse shadowsocks socks5 wireguard
+REFERENCES := plain proxy-protocol reverse shadowsocks socks5 tun wireguard
 
 # The book, in build/docs, or in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook

@@ -11,6 +11,7 @@ mod dialers;
 mod error;
 mod flow;
 mod keys;
+mod launch;
 mod limits;
 mod logs;
 mod module;
@@ -40,6 +41,8 @@ mod _native {
     use crate::flow::Flow;
     #[pymodule_export]
     use crate::keys::{genkey, is_open_to_others, pubkey};
+    #[pymodule_export]
+    use crate::launch::{Launched, help_launch, launch};
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]

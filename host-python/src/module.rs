@@ -55,6 +55,12 @@ impl Module {
         about.map(watm_runtime::About::to_json)
     }
 
+    /// True if it can use a device for packets.
+    #[getter]
+    fn takes_packets(&self) -> bool {
+        self.0.takes_packets()
+    }
+
     /// The imports that it requires.
     #[getter]
     fn imports(&self) -> Vec<String> {

@@ -13,6 +13,7 @@ use watm_runtime::{Capture, Phase, SwapOptions};
 
 use crate::error::runtime_error;
 use crate::flow::Flow;
+use crate::launch::Device;
 use crate::limits::Limits;
 use crate::module::{Capabilities, Module, asked, granted};
 use crate::options::read_keys;
@@ -22,6 +23,9 @@ use crate::wake::Wake;
 
 /// The label under which every module requests its first socket.
 const LISTEN: &str = "listen";
+
+/// The label of the device that a module for packets requests.
+const PACKETS: &str = "tun";
 
 /// A running module and its socket. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
@@ -53,7 +57,7 @@ fn one_port(address: SocketAddr) -> SocketAddr {
 
 /// Starts a module: binds its socket and runs its `start`. Other Python threads continue meanwhile.
 #[pyfunction]
-#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, pcap_size, pcap_files, key_log))]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, pcap_size, pcap_files, key_log, device))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -73,6 +77,7 @@ pub fn start(
     pcap_size: Option<u64>,
     pcap_files: Option<usize>,
     key_log: Option<PathBuf>,
+    device: Option<Device>,
 ) -> PyResult<Server> {
     let host: IpAddr = host
         .parse()
@@ -93,9 +98,16 @@ pub fn start(
             let address = one_port(address);
             builder.tcp(LISTEN, address).udp(LISTEN, address)
         }
+        "packets" => match device {
+            Some(device) => builder.packets(PACKETS, device.take()?),
+            None => {
+                let reason = "transport: \"packets\" needs a device";
+                return Err(PyValueError::new_err(reason));
+            }
+        },
         _ => {
             return Err(PyValueError::new_err(format!(
-                "transport: {transport:?} is not one of \"udp\", \"tcp\", \"both\""
+                "transport: {transport:?} is not one of \"udp\", \"tcp\", \"both\", \"packets\""
             )));
         }
     };

@@ -14,9 +14,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::Error;
+use crate::{Error, Network};
 use watm_net::connect::Wire;
-use watm_net::sockets::{BoundSocket, Grant, Protocol};
+use watm_net::sockets::{BoundSocket, Grant};
 
 /// The pause after the system had no descriptor or memory for a connection: long enough for others
 /// to end.
@@ -41,15 +41,13 @@ impl Drop for Task {
 pub(crate) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     let grant = Grant {
         label: "listen".to_owned(),
-        protocol: Protocol::Tcp,
+        network: Network::Tcp,
         address,
         ipv6_only: false,
     };
     match grant.bind()? {
         BoundSocket::Tcp(listener, _) => Ok(listener),
-        BoundSocket::Udp(..) | BoundSocket::Carried => {
-            Err(Error::System("not a listener".to_owned()))
-        }
+        _ => Err(Error::System("not a listener".to_owned())),
     }
 }
 

@@ -172,8 +172,9 @@ pub use updates::{
 pub use watm_engine::{CacheDir, Execution, Module, note_usage};
 pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use watm_net::sockets::{
-    Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
-    connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
+    Accepted, Admission, BindTransparent, Doorbell, PacketDevice, TransparentOptions,
+    UpstreamStream, connect_upstream, connect_upstream_datagrams, share_address,
+    share_datagram_address,
 };
 pub use watm_net::{Connect, Limits, Wire, log_refusal};
 pub use watm_policy::inspection::{About, ModuleInfo, inspect, worlds};

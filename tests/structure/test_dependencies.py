@@ -54,6 +54,7 @@ TRANSPORTS = {
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
     },
+    "watm-tun": {"watm-core": "always", "watm-netstack": "always", "watm-schema": "always", "watm-guest": "wasm"},
     "watm-guest": {"watm-core": "always"},
     "watm-guest-v1": {"watm-core": "wasm", "watm-stream": "wasm"},
     "watm-componentize": {},
@@ -112,9 +113,11 @@ HOST = {
         "watm-socks": "always",
         "watm-update": "always",
     },
+    "watm-launch": {},
     "watm-sealing": {"watm-types": "always", "watm-seal": "always", "watm-policy": "always"},
     "watm-seal-packaged": {"watm-policy": "always", "watm-seal": "always", "watm-sealing": "always"},
     "watm": {
+        "watm-launch": "always",
         "watm-runtime": "always",
         "watm-proxy-header": "always",
         "watm-schema": "always",
@@ -124,7 +127,7 @@ HOST = {
         "watm-update": "always",
     },
     "watm-test-support": {"watm-runtime": "always"},
-    "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
+    "watm-python": {"watm-launch": "always", "watm-runtime": "always", "watm-socks": "always"},
     "watm-fuzz-host": {"watm": "always", "watm-runtime": "always"},
     "watm-fuzz-network": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-fuzz-seal": {"watm-seal": "always"},
@@ -142,6 +145,7 @@ FORBIDDEN = {
     # It decides before anything is compiled.
     "watm-policy": {"wasmtime"},
     # The wheel's modules are sealed before wasmtime is built.
+    "watm-launch": {},
     "watm-sealing": {"wasmtime", "watm-runtime"},
     "watm-seal-packaged": {"wasmtime", "watm-runtime"},
     # It moves bytes, and does not depend on the kind of module.

@@ -9,6 +9,8 @@ SOURCES = ("runtime", "host-python")
 # The log is in one place, so that `--log-format` applies to every line.
 STANDARD_ERROR = {
     "runtime/cli/src/logging/mod.rs",
+    # The process between the log and a program, whose errors it writes among.
+    "runtime/launch/src/linux/helper.rs",
     # A tool of the build, without a log.
     "host-python/packaging/src/main.rs",
 }

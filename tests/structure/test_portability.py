@@ -14,6 +14,7 @@ ALLOWED = (
     "runtime/src/driver/slice.rs",
     "runtime/net/src/sockets/",
     "runtime/engine/src/executable_memory.rs",
+    "runtime/launch/src/",
     "runtime/cli/src/system.rs",
     "runtime/seal/src/private.rs",
     "host-python/python/mitmproxy_watm/mode/signals.py",
@@ -54,6 +55,7 @@ CRATE_USERS = {
     "runtime/Cargo.toml",
     "runtime/cli/Cargo.toml",
     "runtime/engine/Cargo.toml",
+    "runtime/launch/Cargo.toml",
     "runtime/net/Cargo.toml",
     "runtime/seal/Cargo.toml",
 }

@@ -3,6 +3,7 @@
 `tests/test_types.py` compares both.
 """
 
+from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, final
@@ -20,6 +21,7 @@ __all__ = [
     "Dialer",
     "Flow",
     "Generation",
+    "Launched",
     "Module",
     "ModuleError",
     "Pattern",
@@ -37,7 +39,9 @@ __all__ = [
     "dial",
     "finish_connections",
     "genkey",
+    "help_launch",
     "is_open_to_others",
+    "launch",
     "load",
     "load_file",
     "load_packaged",
@@ -57,6 +61,17 @@ def pubkey(private_key: str) -> str: ...
 def is_open_to_others(path: str | PathLike[str]) -> bool: ...
 def claimed_name(data: bytes) -> str | None: ...
 def describe(data: bytes) -> str | None: ...
+def help_launch(control: int) -> int: ...
+def launch(
+    helper: list[str],
+    program: list[str],
+    *,
+    environment: list[tuple[str, str]],
+    addresses: list[IPv4Address | IPv6Address],
+    mtu: int,
+    resolvers: list[IPv4Address | IPv6Address],
+    files: list[tuple[str, bytes]],
+) -> Launched: ...
 def load(name: str, data: bytes, *, unsealed: bool) -> Module: ...
 def load_file(path: str | PathLike[str], *, unsealed: bool) -> Module: ...
 def load_packaged(name: str, data: bytes, root: bytes) -> Module: ...
@@ -78,6 +93,7 @@ def start(
     pcap_size: int | None,
     pcap_files: int | None,
     key_log: str | PathLike[str] | None,
+    device: Launched | str | None,
 ) -> Server: ...
 def dial(
     module: Module,
@@ -103,6 +119,13 @@ def finish_connections(timeout: datetime.timedelta) -> None: ...
 def set_log_level(level: int) -> None: ...
 def take_logs() -> tuple[list[tuple[int, str, str]], int]: ...
 @final
+class Launched:
+    def begin(self) -> None: ...
+    def signal(self, number: int) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self) -> int: ...
+
+@final
 class Module:
     @property
     def name(self) -> str: ...
@@ -114,6 +137,8 @@ class Module:
     def listens_on(self) -> list[str]: ...
     @property
     def about(self) -> str | None: ...
+    @property
+    def takes_packets(self) -> bool: ...
     @property
     def imports(self) -> list[str]: ...
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mitmproxy_watm._native import Module
+from mitmproxy_watm._native import Launched, Module
 from mitmproxy_watm._native_options import AnyPath, DialOptions
 from mitmproxy_watm.applications import Applications
 from mitmproxy_watm.limits import Limits
@@ -36,6 +36,7 @@ class ModuleOptions:
     transport: Transport | None = None
     host_crypto: bool = True
     ipv6_only: bool = False
+    device: Launched | str | None = None
     record: AnyPath | None = None
 
     # For modules that dial.

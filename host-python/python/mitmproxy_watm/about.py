@@ -24,7 +24,7 @@ class About:
     title: str
     """The name as people write it."""
     transports: tuple[str, ...] = ()
-    """The protocols that a server listens on: "udp", "tcp"."""
+    """The protocols that a server listens on: "udp", "tcp", or "packets" of a device."""
     destinations: bool = True
     """True if its connections name a destination."""
     port: int | None = None

@@ -10,11 +10,11 @@ from typing import Literal
 from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
 from mitmproxy_watm.about import About, about_file, about_loaded, about_packaged
 
-PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
+PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "tun", "wireguard")
 """The modules of this package, by name."""
 
-Transport = Literal["udp", "tcp", "both"]
-"""The protocols that a module listens on."""
+Transport = Literal["udp", "tcp", "both", "packets"]
+"""The protocols that a module listens on; "packets" for the device that it takes packets from."""
 
 LARGEST = 64 << 20
 """The bytes of the largest module that is loaded."""
@@ -79,12 +79,16 @@ def read_name(module: AnyModule) -> str | None:
 def usual_transport(module: Module) -> Transport:
     """Returns the default protocols of a module: those of its description, or the first that it can listen on."""
     about = about_loaded(module)
+    if about is None and module.takes_packets:
+        return "packets"
     return about_transport(about) or ("tcp" if module.listens_on[:1] == ["tcp"] else "udp")
 
 
 def about_transport(about: About | None) -> Transport | None:
     """Returns the protocols of a description."""
-    transports = set() if about is None else {"tcp", "udp"}.intersection(about.transports)
+    transports = set() if about is None else {"tcp", "udp", "packets"}.intersection(about.transports)
+    if "packets" in transports:
+        return "packets"
     if len(transports) == 2:
         return "both"
     return "tcp" if "tcp" in transports else "udp" if transports else None

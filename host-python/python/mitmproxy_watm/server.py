@@ -59,6 +59,7 @@ async def start_server(
     pcap_size: int | None = None,
     pcap_files: int | None = None,
     key_log: AnyPath | None = None,
+    device: str | None = None,
     unsealed: bool = False,
     updates: AnyUpdates | None = None,
 ) -> "Server":
@@ -66,7 +67,7 @@ async def start_server(
 
     - `module`: the path of a `.wasm` file, its bytes, the result of `load_module`, or the name of a
       module of this package: "wireguard", "shadowsocks", "socks5", "proxy-protocol", "plain",
-      "reverse". A WATER module needs the role of a listener.
+      "reverse", "tun". A WATER module needs the role of a listener.
     - `host`: an address or a name; "" or None means every address, IPv4 and IPv6. `port` 0 means
       any.
     - `config`: in the module's own format.
@@ -93,6 +94,8 @@ async def start_server(
       key. Both files are for their owner alone, are announced in a warning and in
       `status().captures`, and need a module that has `capture`, by its seal and its grant:
       "wireguard".
+    - `device`: the name of a TUN device, whose packets a module such as "tun" gets in place of a
+      socket. Linux only.
     - `unsealed`: for development, run a module that has no seal; see `load_module`.
     - `updates`: the source of newer modules while the server runs: a path, a URL, or an
       `UpdateSource`. The newest that ran well is kept, and serves in place of `module` from the
@@ -115,6 +118,7 @@ async def start_server(
         pcap_size=pcap_size,
         pcap_files=pcap_files,
         key_log=key_log,
+        device=device,
         unsealed=unsealed,
         updates=updates,
     )
@@ -165,6 +169,7 @@ async def start(
             pcap_size=options.pcap_size,
             pcap_files=options.pcap_files,
             key_log=options.key_log,
+            device=options.device,
         )
 
     native = await in_thread(lambda: at_first(addresses, run), followed)

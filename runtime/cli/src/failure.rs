@@ -12,6 +12,8 @@ pub(crate) enum Outcome {
     /// A replay that differs, or a module that does not run here or is refused. The output says so
     /// already.
     Otherwise,
+    /// The exit status of the program that the command ran.
+    Program(i32),
 }
 
 /// The reason why a command failed, with its exit status: see the crate's page.

@@ -156,6 +156,13 @@ enum Command {
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
     let given: Vec<_> = std::env::args_os().collect();
+    if let [_, word, control] = &*given
+        && word == tunnel::HELPER
+        && let Some(Ok(control)) = control.to_str().map(str::parse)
+    {
+        // This process runs a program for `tunnel --exec`, and has one thread for that.
+        return ExitCode::from(watm_launch::help(control) as u8);
+    }
     let given = match pluggable::plugin::arguments(&given, |name| std::env::var(name).ok()) {
         Ok(None) => given,
         Ok(Some(arguments)) => arguments,
@@ -199,6 +206,8 @@ pub fn main() -> ExitCode {
     match result.and_then(|outcome| output::finish().map(|()| outcome)) {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Otherwise) => ExitCode::from(1),
+        // The system has one byte for it.
+        Ok(Outcome::Program(status)) => ExitCode::from(status as u8),
         Err(failure) => {
             logging::fail(&failure, &given);
             failure.into()

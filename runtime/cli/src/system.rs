@@ -3,14 +3,14 @@
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    LocalStream, Signals, close_output, effective_capabilities, end_requested, kernel_setting,
-    lacks_descriptors, most_descriptors, raise_descriptors,
+    Forwarded, LocalStream, Signals, close_output, effective_capabilities, end_requested,
+    kernel_setting, lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
 #[cfg(not(unix))]
 pub(crate) use elsewhere::{
-    LocalStream, Signals, close_output, effective_capabilities, end_requested, kernel_setting,
-    lacks_descriptors, most_descriptors, raise_descriptors,
+    Forwarded, LocalStream, Signals, close_output, effective_capabilities, end_requested,
+    kernel_setting, lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
 /// The allocator, which returns memory that modules made the host use. glibc's allocator holds two
@@ -84,6 +84,46 @@ mod unix {
                 came.map_or(Poll::Pending, Poll::Ready)
             })
             .await
+        }
+    }
+
+    /// The signals that the program of `tunnel --exec` gets from whoever sends them to this process.
+    pub(crate) struct Forwarded([(unix::Signal, SignalKind); 6]);
+
+    impl Forwarded {
+        /// Catches them from now on.
+        pub(crate) fn new() -> Result<Forwarded, Failure> {
+            let caught = |kind| {
+                signal(kind)
+                    .map(|caught| (caught, kind))
+                    .map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
+            };
+            Ok(Forwarded([
+                caught(SignalKind::terminate())?,
+                caught(SignalKind::hangup())?,
+                caught(SignalKind::user_defined1())?,
+                caught(SignalKind::user_defined2())?,
+                caught(SignalKind::interrupt())?,
+                caught(SignalKind::quit())?,
+            ]))
+        }
+
+        /// Returns the number of the next one. A terminal sends its own to the program too.
+        pub(crate) async fn next(&mut self) -> i32 {
+            loop {
+                let kind = poll_fn(|cx| {
+                    let mut signals = self.0.iter_mut();
+                    let came = signals.find_map(|(signal, kind)| {
+                        signal.poll_recv(cx).is_ready().then_some(*kind)
+                    });
+                    came.map_or(Poll::Pending, Poll::Ready)
+                })
+                .await;
+                let of_terminal = [SignalKind::interrupt(), SignalKind::quit()].contains(&kind);
+                if !of_terminal || !watm_launch::has_terminal() {
+                    return kind.as_raw_value();
+                }
+            }
         }
     }
 
@@ -187,6 +227,19 @@ mod elsewhere {
                 Err(_) => std::future::pending().await,
             }
             Signal::End
+        }
+    }
+
+    /// The signals of a program of `tunnel --exec`, which this system does not run.
+    pub(crate) struct Forwarded(());
+
+    impl Forwarded {
+        pub(crate) fn new() -> Result<Forwarded, Failure> {
+            Ok(Forwarded(()))
+        }
+
+        pub(crate) async fn next(&mut self) -> i32 {
+            std::future::pending().await
         }
     }
 

@@ -17,6 +17,7 @@ wasmtime::component::bindgen!({
         "watm:transport/sockets.listener": crate::sockets::Listener,
         "watm:transport/flows.datagram-flow": watm_net::flow::GuestDatagrams,
         "watm:transport/generations.mailbox": crate::generations::Mailbox,
+        "watm:transport/packets.packet-device": crate::packets::PacketDevice,
         "watm:transport/names.lookup": crate::names::Lookup,
         "watm:transport/signing.private-key": crate::signing::PrivateKey,
         "watm:transport/crypto.aead-key": crate::crypto::AeadKey,

@@ -15,6 +15,7 @@ mod instance;
 mod log;
 pub mod mailboxes;
 mod names;
+mod packets;
 pub mod recording;
 mod signing;
 mod sockets;
@@ -58,7 +59,9 @@ use watm_types::{
 /// The types of `wit/`.
 pub mod wit {
     pub use super::bindings::exports::watm::transport::endpoint;
-    pub use super::bindings::watm::transport::{crypto, flows, generations, log, sockets, types};
+    pub use super::bindings::watm::transport::{
+        crypto, flows, generations, log, packets, sockets, types,
+    };
 }
 
 /// A module with its imports resolved. Instantiating it takes microseconds.

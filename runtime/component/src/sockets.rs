@@ -92,13 +92,18 @@ impl HostObject for ByteStream {
 
 impl State {
     /// Returns true if what arrives on the sockets is for this generation.
-    fn serves(&self) -> bool {
+    pub(super) fn serves(&self) -> bool {
         self.mailboxes.serving() == self.generation
     }
 
     /// Notes that the instance has taken the socket, which it may do once. Returns a waker that is
     /// armed for reading: data that has already arrived is announced.
-    fn take(&mut self, protocol: Protocol, label: &str, token: u64) -> Result<Waker, Failure> {
+    pub(super) fn take(
+        &mut self,
+        protocol: Protocol,
+        label: &str,
+        token: u64,
+    ) -> Result<Waker, Failure> {
         let key = (protocol, label.to_owned());
         if self.taken.contains_key(&key) {
             return Err(ErrorCode::InvalidState.into());
@@ -109,7 +114,7 @@ impl State {
         Ok(token.into())
     }
 
-    fn port(&self, protocol: Protocol, label: &str) -> Option<&Port> {
+    pub(super) fn port(&self, protocol: Protocol, label: &str) -> Option<&Port> {
         self.ports
             .iter()
             .find(|(known, port)| known == label && port.protocol() == protocol)

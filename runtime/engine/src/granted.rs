@@ -2,7 +2,7 @@
 
 use watm_net::sockets::Protocol;
 use watm_policy::grant::Granted;
-use watm_seal::Capabilities;
+use watm_seal::{Capabilities, SocketKind};
 
 use watm_policy::keys::Keys;
 
@@ -73,17 +73,15 @@ impl Module {
     pub fn check_granted(
         &self,
         name: &str,
-        sockets: impl IntoIterator<Item = (Network, String)>,
+        sockets: impl IntoIterator<Item = (SocketKind, String)>,
     ) -> Result<(), Error> {
         let refuse = |reason: String| Error::NotGranted {
             module: name.to_owned(),
             reason,
         };
         self.granted().check_usable().map_err(refuse)?;
-        for (network, label) in sockets {
-            self.granted()
-                .check_socket(network, &label)
-                .map_err(refuse)?;
+        for (kind, label) in sockets {
+            self.granted().check_socket(kind, &label).map_err(refuse)?;
         }
         Ok(())
     }
@@ -92,21 +90,35 @@ impl Module {
     /// checked when it starts.
     #[doc(hidden)]
     pub fn check_use(&self, name: &str, label: &str, granted: Protocol) -> Result<(), Error> {
-        let (granted, other) = match granted {
-            Protocol::Udp => (Network::Udp, Network::Tcp),
-            Protocol::Tcp => (Network::Tcp, Network::Udp),
+        let (kind, network) = match granted {
+            Protocol::Udp => (SocketKind::Udp, Some(Network::Udp)),
+            Protocol::Tcp => (SocketKind::Tcp, Some(Network::Tcp)),
+            Protocol::Packets => (SocketKind::Packets, None),
         };
-        self.check_granted(name, [(granted, label.to_owned())])?;
+        self.check_granted(name, [(kind, label.to_owned())])?;
         let opens = self.listens_on();
-        if !self.is_component() || opens.contains(&granted) {
+        let uses = match network {
+            Some(network) => !self.is_component() || opens.contains(&network),
+            None => self.takes_packets(),
+        };
+        if uses {
             return Ok(());
         }
-        let instead = match opens.contains(&other) {
-            true => format!("must be {other}"),
-            false => "must be removed: the module does not listen".to_owned(),
+        let instead = match opens {
+            _ if network.is_none() => "must be removed".to_owned(),
+            [] if self.takes_packets() => "must be a packets device".to_owned(),
+            [] => "must be removed: the module does not listen".to_owned(),
+            [other, ..] => format!("must be {other}"),
         };
         Err(Error::Options(format!(
-            "{name}: does not open a {granted} socket; the one granted as \"{label}\" {instead}"
+            "{name}: does not open a {kind} socket; the one granted as \"{label}\" {instead}"
         )))
+    }
+
+    /// Returns true if it can use a device for IP packets, by its imports.
+    pub fn takes_packets(&self) -> bool {
+        const PACKETS: &str = "watm:transport/packets@";
+        let mut imports = self.info().imports.iter();
+        imports.any(|import| import.starts_with(PACKETS))
     }
 }

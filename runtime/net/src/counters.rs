@@ -36,6 +36,8 @@ counters! {
     bytes_received = "host.bytes_received",
     datagrams_sent = "host.datagrams_sent",
     bytes_sent = "host.bytes_sent",
+    packets_received = "host.packets_received",
+    packets_sent = "host.packets_sent",
     connections_accepted = "host.connections_accepted",
     connections_open = "host.connections_open",
     accept_shortages = "host.accept_shortages",

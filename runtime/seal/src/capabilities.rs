@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::bytes::{Reader, Writer, check_count, malformed};
 use crate::{NamePattern, Refused};
-use watm_types::{ConnectPattern, MAX_PATTERN_BYTES, Network};
+use watm_types::{ConnectPattern, MAX_PATTERN_BYTES};
 
 /// Limits on entries: more than any transport needs, and small enough that the longest patterns fit
 /// into a seal.
@@ -48,11 +48,37 @@ pub struct Capabilities {
     pub instances: u32,
 }
 
+/// The kind of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SocketKind {
+    /// A listener.
+    Tcp,
+    /// A socket for datagrams.
+    Udp,
+    /// A device for IP packets.
+    Packets,
+}
+
+impl SocketKind {
+    /// Every kind.
+    pub const ALL: [SocketKind; 3] = [SocketKind::Tcp, SocketKind::Udp, SocketKind::Packets];
+}
+
+impl fmt::Display for SocketKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SocketKind::Tcp => "tcp",
+            SocketKind::Udp => "udp",
+            SocketKind::Packets => "packets",
+        })
+    }
+}
+
 /// An outer socket that a user may grant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Socket {
-    /// TCP for a listener, UDP for datagrams.
-    pub network: Network,
+    /// The kind.
+    pub kind: SocketKind,
     /// The exact label in a manifest. The ceiling of a delegation may end it in `*`.
     pub label: NamePattern,
 }
@@ -60,13 +86,13 @@ pub struct Socket {
 impl Capabilities {
     /// Returns every capability, for a delegation without a ceiling of its own.
     pub fn unlimited() -> Capabilities {
-        let every = |network| Socket {
-            network,
+        let every = |kind| Socket {
+            kind,
             label: "*".parse().expect("a pattern"),
         };
         let anywhere = |text: &str| text.parse().expect("a pattern");
         Capabilities {
-            sockets: [Network::Tcp, Network::Udp].map(every).into(),
+            sockets: SocketKind::ALL.map(every).into(),
             connect: ["tcp://*:*", "udp://*:*"].map(anywhere).into(),
             host_crypto: true,
             bind_transparent: true,
@@ -101,9 +127,8 @@ impl Capabilities {
     pub fn beyond(&self, ceiling: &Capabilities) -> Vec<String> {
         let mut beyond = Vec::new();
         for socket in &self.sockets {
-            let covered = |other: &Socket| {
-                other.network == socket.network && other.label.covers(&socket.label)
-            };
+            let covered =
+                |other: &Socket| other.kind == socket.kind && other.label.covers(&socket.label);
             if !ceiling.sockets.iter().any(covered) {
                 beyond.push(format!("socket {socket}"));
             }
@@ -177,9 +202,10 @@ impl Capabilities {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.count(self.sockets.len());
         for socket in &self.sockets {
-            writer.u8(match socket.network {
-                Network::Tcp => 1,
-                Network::Udp => 2,
+            writer.u8(match socket.kind {
+                SocketKind::Tcp => 1,
+                SocketKind::Udp => 2,
+                SocketKind::Packets => 3,
             });
             writer.record(socket.label.as_str().as_bytes());
         }
@@ -202,16 +228,17 @@ impl Capabilities {
 
 impl Socket {
     fn read(reader: &mut Reader<'_>) -> Result<Socket, Refused> {
-        let network = match reader.u8("socket network")? {
-            1 => Network::Tcp,
-            2 => Network::Udp,
+        let kind = match reader.u8("socket kind")? {
+            1 => SocketKind::Tcp,
+            2 => SocketKind::Udp,
+            3 => SocketKind::Packets,
             other => {
-                let reason = format!("{other}; must be 1 (tcp) or 2 (udp)");
-                return Err(malformed("socket network", reason));
+                let reason = format!("{other}; must be 1 (tcp), 2 (udp) or 3 (packets)");
+                return Err(malformed("socket kind", reason));
             }
         };
         Ok(Socket {
-            network,
+            kind,
             label: reader.text("socket label", MAX_PATTERN)?.parse()?,
         })
     }
@@ -222,17 +249,17 @@ impl FromStr for Socket {
     type Err = Refused;
 
     fn from_str(text: &str) -> Result<Socket, Refused> {
-        let (network, label) = match text.split_once(' ') {
-            Some(("tcp", label)) => (Network::Tcp, label),
-            Some(("udp", label)) => (Network::Udp, label),
-            _ => {
-                let reason =
-                    format!("{text:?}; must be tcp or udp and a label, such as udp listen");
-                return Err(malformed("socket", reason));
-            }
+        let named = text.split_once(' ').and_then(|(word, label)| {
+            let mut kinds = SocketKind::ALL.into_iter();
+            Some((kinds.find(|kind| kind.to_string() == word)?, label))
+        });
+        let Some((kind, label)) = named else {
+            let reason =
+                format!("{text:?}; must be tcp, udp or packets and a label, such as udp listen");
+            return Err(malformed("socket", reason));
         };
         Ok(Socket {
-            network,
+            kind,
             label: label.parse()?,
         })
     }
@@ -240,7 +267,7 @@ impl FromStr for Socket {
 
 impl fmt::Display for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.network, self.label)
+        write!(f, "{} {}", self.kind, self.label)
     }
 }
 

@@ -126,7 +126,7 @@
 //!
 //! | field | type | |
 //! |---|---|---|
-//! | sockets | `list` of (`u8`, `text`) | 1 tcp, 2 udp; label, or a pattern as [`NamePattern`] has it; at most 16 |
+//! | sockets | `list` of (`u8`, `text`) | 1 tcp, 2 udp, 3 packets; label, or a pattern as [`NamePattern`] has it; at most 16 |
 //! | connect | `list` of `text` | as [`ConnectPattern`] has them; at most 16 |
 //! | powers | `u8` | the sum of 1 host's ciphers, 2 clients' addresses as sources, 4 host's keys, 8 capture |
 //! | memory, in bytes | `u64` | |
@@ -250,7 +250,7 @@ mod wasm;
 mod world;
 
 pub use announcement::Announcement;
-pub use capabilities::{Capabilities, Socket};
+pub use capabilities::{Capabilities, Socket, SocketKind};
 pub use digest::Digest;
 pub use freshness::Note;
 pub use key::{PrivateKey, PublicKey};

@@ -31,7 +31,7 @@ use watm_engine::hub::Hub;
 use watm_net::connect::Connect;
 use watm_net::flow::{DatagramFlow, StreamFlow};
 use watm_net::ports::{CarriedPort, DatagramPort, Port};
-use watm_net::sockets::{Admission, BoundSocket, TcpPort, UdpPort};
+use watm_net::sockets::{Admission, BoundSocket, PacketPort, TcpPort, UdpPort};
 use watm_policy::access::{Access, MAX_LOOKUPS};
 use watm_policy::keys::Keys;
 
@@ -205,6 +205,9 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
             BoundSocket::Tcp(listener, local) => {
                 TcpPort::new(listener, local, counters, plan.admission.clone())
                     .map(|port| Port::Tcp(Arc::new(port)))
+            }
+            BoundSocket::Packets(device) => {
+                PacketPort::new(device, counters).map(|port| Port::Packets(Arc::new(port)))
             }
         };
         let port =

@@ -108,8 +108,10 @@ impl Driver {
         rest.discard = now + DISCARD_INTERVAL;
         let over = rest.until <= now;
         for (_, port) in self.grants.ports.iter() {
-            if let Port::Udp(port) = port {
-                port.discard();
+            match port {
+                Port::Udp(port) => port.discard(),
+                Port::Packets(port) => port.discard(),
+                Port::Tcp(_) => {}
             }
         }
         if !over {

@@ -13,7 +13,7 @@ use watm_component::recording::{Header, Recorder, Socket};
 use watm_engine::hub::{Accepting, Hub};
 use watm_engine::log;
 use watm_net::connect::Connect;
-use watm_net::sockets::{Admission, BoundSocket, Grant, Protocol};
+use watm_net::sockets::{Admission, BoundSocket, Grant, PacketDevice, Protocol};
 use watm_policy::keys::Keys;
 
 /// Options for starting a module. Methods chain by value; [`start`](ServerBuilder::start) ends the
@@ -26,6 +26,7 @@ pub struct ServerBuilder {
     carried: Vec<String>,
     listeners: Vec<(String, TcpListener)>,
     datagram_sockets: Vec<(String, UdpSocket)>,
+    devices: Vec<(String, PacketDevice)>,
     limits: Limits,
     reach: Reach,
     connector: Option<Arc<dyn Connect>>,
@@ -49,6 +50,7 @@ impl ServerBuilder {
             carried: Vec::new(),
             listeners: Vec::new(),
             datagram_sockets: Vec::new(),
+            devices: Vec::new(),
             limits: Limits::default(),
             reach: Reach::none(),
             connector: None,
@@ -75,12 +77,12 @@ impl ServerBuilder {
     /// listener may have the same label, two of either may not. The module may send to addresses that
     /// it has heard from on the socket, and to those that [`Reach`] admits.
     pub fn udp(self, label: &str, address: SocketAddr) -> Self {
-        self.grant(label, Protocol::Udp, address)
+        self.grant(label, Network::Udp, address)
     }
 
     /// Grants a listener bound to `address`, with the same rules as in [`udp`](ServerBuilder::udp).
     pub fn tcp(self, label: &str, address: SocketAddr) -> Self {
-        self.grant(label, Protocol::Tcp, address)
+        self.grant(label, Network::Tcp, address)
     }
 
     /// Grants a listener that is already bound.
@@ -92,6 +94,13 @@ impl ServerBuilder {
     /// Grants a datagram socket that is already bound.
     pub fn udp_socket(mut self, label: &str, socket: UdpSocket) -> Self {
         self.datagram_sockets.push((label.to_owned(), socket));
+        self
+    }
+
+    /// Grants a device for IP packets. The modules of this project use the label `tun`. A module can
+    /// use no other device of the system.
+    pub fn packets(mut self, label: &str, device: PacketDevice) -> Self {
+        self.devices.push((label.to_owned(), device));
         self
     }
 
@@ -227,13 +236,13 @@ impl ServerBuilder {
         let recorder = self.recorder(&name, &limits, log_level, &addresses)?;
         let capturing = self.capture.as_ref().map(|capture| capture.begin(&name));
         let capturing = capturing.transpose()?.flatten();
-        let used = addresses.iter().map(|(label, protocol, address)| {
-            let network = match protocol {
-                Protocol::Udp => Network::Udp,
-                Protocol::Tcp => Network::Tcp,
-            };
-            format!("{network} {label} {address}")
-        });
+        let used = addresses
+            .iter()
+            .map(|(label, protocol, address)| match protocol {
+                Protocol::Udp => format!("udp {label} {address}"),
+                Protocol::Tcp => format!("tcp {label} {address}"),
+                Protocol::Packets => format!("packets {label}"),
+            });
         let used = used.collect();
         let beside = self.beside.filter(|_| self.module.is_component());
         let beside = beside
@@ -276,13 +285,18 @@ impl ServerBuilder {
 
     /// Fails if two sockets of one protocol have the same label.
     fn check_labels(&self) -> Result<(), Error> {
-        let granted = self.grants.iter().map(|it| (&it.label, it.protocol));
+        let granted = self
+            .grants
+            .iter()
+            .map(|it| (&it.label, protocol_of(it.network)));
+        let devices = self.devices.iter().map(|(label, _)| label);
         let tcp = self.listeners.iter().map(|(label, _)| label);
         let sockets = self.datagram_sockets.iter().map(|(label, _)| label);
         let udp = self.carried.iter().chain(sockets);
         let mut labels: Vec<(&String, Protocol)> = granted
             .chain(tcp.map(|label| (label, Protocol::Tcp)))
             .chain(udp.map(|label| (label, Protocol::Udp)))
+            .chain(devices.map(|label| (label, Protocol::Packets)))
             .collect();
         labels.sort();
         match labels.array_windows().find(|[one, next]| one == next) {
@@ -297,7 +311,8 @@ impl ServerBuilder {
     fn bind(&mut self, name: &str) -> Result<Vec<(String, BoundSocket)>, Error> {
         let mut sockets = Vec::new();
         for grant in mem::take(&mut self.grants) {
-            self.module.check_use(name, &grant.label, grant.protocol)?;
+            let protocol = protocol_of(grant.network);
+            self.module.check_use(name, &grant.label, protocol)?;
             sockets.push((grant.label.clone(), grant.bind()?));
         }
         let unusable = |label: &str, error: io::Error| {
@@ -318,6 +333,10 @@ impl ServerBuilder {
                 )));
             }
             sockets.push((label, BoundSocket::Carried));
+        }
+        for (label, device) in mem::take(&mut self.devices) {
+            self.module.check_use(name, &label, Protocol::Packets)?;
+            sockets.push((label, BoundSocket::Packets(device)));
         }
         for (label, listener) in mem::take(&mut self.listeners) {
             self.module.check_use(name, &label, Protocol::Tcp)?;
@@ -352,13 +371,20 @@ impl ServerBuilder {
         Ok(Some(recorder))
     }
 
-    fn grant(mut self, label: &str, protocol: Protocol, address: SocketAddr) -> Self {
+    fn grant(mut self, label: &str, network: Network, address: SocketAddr) -> Self {
         self.grants.push(Grant {
             label: label.to_owned(),
-            protocol,
+            network,
             address,
             ipv6_only: false,
         });
         self
+    }
+}
+
+fn protocol_of(network: Network) -> Protocol {
+    match network {
+        Network::Udp => Protocol::Udp,
+        Network::Tcp => Protocol::Tcp,
     }
 }

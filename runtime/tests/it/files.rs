@@ -1,8 +1,8 @@
 //! Module files: damaged ones, unknown imports, and errors that name them.
 
-use watm_runtime::{Error, ModuleKind, inspect};
+use watm_runtime::{Error, ModuleKind, Server, inspect};
 
-use watm_test_support::{directory, engine, guest_bytes};
+use watm_test_support::{LOCALHOST, assert_serves, directory, engine, guest_bytes};
 
 fn refusal(bytes: &[u8]) -> String {
     match engine().load("some.wasm", bytes) {
@@ -20,14 +20,32 @@ fn wat(text: &str) -> Vec<u8> {
 fn a_component_is_described_without_running_it() {
     let info = inspect(guest_bytes()).expect("a component");
     assert_eq!(info.kind, ModuleKind::Component);
-    assert_eq!(info.world.as_deref(), Some("watm:transport/module@0.1.0"));
+    assert_eq!(info.world.as_deref(), Some("watm:transport/module@0.1.1"));
     assert!(
         info.imports
-            .contains(&"watm:transport/sockets@0.1.0".to_owned())
+            .contains(&"watm:transport/sockets@0.1.1".to_owned())
     );
-    assert_eq!(info.exports, ["watm:transport/endpoint@0.1.0"]);
+    assert_eq!(info.exports, ["watm:transport/endpoint@0.1.1"]);
     assert_eq!(info.size, guest_bytes().len());
     assert_eq!(info.sha256.len(), 64);
+}
+
+/// Modules are not built again for a version of the package that adds to it.
+#[test]
+fn a_module_that_was_built_for_the_version_before_runs() {
+    let mut old = guest_bytes().to_vec();
+    let (new, before) = (b"@0.1.1", b"@0.1.0");
+    while let Some(at) = old.windows(new.len()).position(|part| part == new) {
+        old[at..at + new.len()].copy_from_slice(before);
+    }
+    let info = inspect(&old).expect("a component");
+    assert_eq!(info.world.as_deref(), Some("watm:transport/module@0.1.0"));
+    let module = engine().load("old", &old).expect("loads");
+    let server = Server::builder(&module)
+        .udp("listen", LOCALHOST)
+        .start()
+        .expect("starts");
+    assert_serves(&server);
 }
 
 #[test]
@@ -203,7 +221,7 @@ fn another_version_of_the_interface_is_refused_naming_both() {
             "{message}"
         );
         assert!(
-            message.contains("implements watm:transport@0.1.0"),
+            message.contains("implements watm:transport@0.1.1"),
             "{message}"
         );
     }

@@ -62,6 +62,13 @@ fn only_granted_labels_of_the_right_kind_open_and_once() {
 }
 
 #[test]
+fn a_module_opens_no_device_that_it_was_not_given() {
+    let answer = Client::new(&serve("no device")).ask("!open devices");
+    let denied = "Some(ErrorCode::AccessDenied)";
+    assert_eq!(answer, format!("{denied} {denied}"));
+}
+
+#[test]
 fn a_datagram_socket_and_a_listener_may_have_the_same_label() {
     let server = builder("both")
         .tcp("listen", LOCALHOST)

@@ -7,6 +7,7 @@ use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
+use crate::watm::transport::packets::PacketDevice;
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
 use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 use crate::{Behaviour, Forward, entry, raw};
@@ -57,6 +58,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
             "stop-receiving".to_owned()
         }
         "open" => open(),
+        "open devices" => open_devices(),
         "connect" => connect(),
         "lie" => lie(forward),
         "long" => long(forward),
@@ -202,6 +204,11 @@ fn open() -> String {
         answers.push(format!("{:?}", DatagramSocket::open(label, 9).err()));
         answers.push(format!("{:?}", Listener::open(label, 9).err()));
     }
+    answers.join(" ")
+}
+
+fn open_devices() -> String {
+    let answers = ["listen", "tun"].map(|label| format!("{:?}", PacketDevice::open(label, 9).err()));
     answers.join(" ")
 }
 

@@ -19,6 +19,9 @@ use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo, Kin
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
+use crate::watm::transport::packets::{
+    Checksum, Offloads, PacketBatch, PacketDevice, PacketInfo, PartialChecksum,
+};
 use crate::watm::transport::signing::PrivateKey;
 use crate::watm::transport::sockets::{
     self, ByteStream, DatagramBatch, DatagramSocket, Direction, Listener,
@@ -54,6 +57,7 @@ pub struct Hostile {
     port: u16,
     socket: Option<DatagramSocket>,
     listener: Option<Listener>,
+    device: Option<PacketDevice>,
     mailbox: Option<Mailbox>,
     streams: Vec<ByteStream>,
     datagrams: Vec<DatagramFlow>,
@@ -89,7 +93,7 @@ impl Arguments for Random {
 }
 
 /// The number of kinds of calls.
-const KINDS: u64 = 18;
+const KINDS: u64 = 19;
 
 impl Hostile {
     /// Parses the choices in the configuration.
@@ -105,6 +109,7 @@ impl Hostile {
             port,
             socket: DatagramSocket::open("listen", 1).ok(),
             listener: Listener::open("listen", 2).ok(),
+            device: PacketDevice::open("tun", 4).ok(),
             mailbox: Mailbox::open(3).ok(),
             streams: Vec::new(),
             datagrams: Vec::new(),
@@ -152,6 +157,7 @@ impl Hostile {
             14 => self.accept(),
             15 => self.fill_streams(),
             16 => self.retake(),
+            17 => self.use_device(),
             _ => self.fail(),
         }
     }
@@ -311,6 +317,36 @@ impl Hostile {
             socket.set_dont_fragment(parts.is_multiple_of(2));
             socket.take_unreachable();
         }
+    }
+
+    fn use_device(&mut self) {
+        let label = self.random.text();
+        let token = self.next_token();
+        let other = PacketDevice::open(&label, token).ok();
+        let Some(device) = other.as_ref().or(self.device.as_ref()) else {
+            return;
+        };
+        device.mtu();
+        let _ = device.receive(self.random.size() as u32, u32::MAX);
+        let all = Offloads {
+            checksum: true,
+            tcp_segments: true,
+            udp_segments: true,
+        };
+        device.set_offloads(all);
+        let payload = self.random.bytes();
+        let (start, offset) = (self.random.size() as u16, self.random.size() as u16);
+        let info = PacketInfo {
+            len: payload.len() as u32 / (1 + self.random.below(2) as u32),
+            checksum: match self.random.below(3) {
+                0 => Checksum::Complete,
+                1 => Checksum::Verified,
+                _ => Checksum::Partial(PartialChecksum { start, offset }),
+            },
+            segment_size: self.random.one_in(2).then_some(offset),
+        };
+        let packets = vec![info];
+        let _ = device.send(&PacketBatch { payload, packets });
     }
 
     fn connect(&mut self) {

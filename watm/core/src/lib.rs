@@ -28,6 +28,7 @@ pub mod capture;
 pub mod crypto;
 mod host;
 mod names;
+pub mod packets;
 pub mod signing;
 mod time;
 mod transport;

@@ -12,6 +12,8 @@ mod crypto;
 mod host;
 mod names;
 #[doc(hidden)]
+pub mod packets;
+#[doc(hidden)]
 pub mod shell;
 #[doc(hidden)]
 pub mod signing;
@@ -30,7 +32,7 @@ pub mod bindings {
 
 /// Makes the crate a module whose transport is `$transport`, a type that implements
 /// [`Transport`](watm_core::Transport). Call it once in a crate, at its top level. With `signing`
-/// after the type, the transport can use [keys of the host](watm_core::signing).
+/// after the type, the transport can use [keys of the host](watm_core::signing); `capture` and `packets` likewise.
 #[macro_export]
 macro_rules! export {
     ($transport:ty $(, $service:ident)*) => {

@@ -65,6 +65,8 @@ pub enum Transport {
     Tcp,
     /// UDP.
     Udp,
+    /// IP packets of a device.
+    Packets,
 }
 
 /// A format of configurations.
@@ -224,6 +226,7 @@ const fn sockets<const N: usize>(mut out: Out<N>, sockets: &[Socket]) -> Out<N> 
             .string(match sockets[index].transport {
                 Transport::Tcp => "tcp",
                 Transport::Udp => "udp",
+                Transport::Packets => "packets",
             })
             .byte(b'}');
         index += 1;

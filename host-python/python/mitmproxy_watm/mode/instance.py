@@ -29,6 +29,7 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
+from mitmproxy_watm.mode.program import Program
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.waiting import THREADS
@@ -43,6 +44,8 @@ STOP_TIMEOUT = 5
 """The time limit in seconds for a port to become free."""
 
 RULE = "-" * 60
+
+NEEDS_DEVICE = "mitmdump-watm exec -- PROGRAM"
 
 
 class FlowStream(wireguard.Stream):
@@ -90,8 +93,10 @@ class WatmInstance(ServerInstance[WatmMode]):
 
     @property
     def listen_addrs(self) -> tuple[Address, ...]:
-        """The address of its socket."""
-        return () if self.server is None else (self.server.getsockname(),)
+        """The address of its socket. A device has none."""
+        if self.server is None or self.mode.takes_packets:
+            return ()
+        return (self.server.getsockname(),)
 
     def make_top_layer(self, context: Context) -> Layer:
         """Returns the layer of mitmproxy's own WireGuard mode, or that of its reverse mode."""
@@ -136,7 +141,6 @@ class WatmInstance(ServerInstance[WatmMode]):
         data = self.mode.parsed
         host = self.mode.listen_host(ctx.options.listen_host)
         port = self.mode.listen_port(ctx.options.listen_port)
-        assert port is not None  # the mode has a default
         config = build_config(data, Path(ctx.options.confdir).expanduser())
         path = Path(data.module).expanduser()
         known = mark(path)
@@ -147,14 +151,22 @@ class WatmInstance(ServerInstance[WatmMode]):
             raise ValueError(self._complaint())
         self.history = History()
         self.page_capture = PageCapture()
-        self.mode.transport_protocol = transport = options.transport or usual_transport(module)
+        transport = options.transport or usual_transport(module)
+        self.mode.set_transport(transport)
+        program = None
+        if transport == "packets" and options.device is None:
+            program = Program.to_run()
+            if program is None:
+                raise ValueError(f"option device: missing; name a device, or run a program: {NEEDS_DEVICE}")
+            device = await program.launch(Path(ctx.options.confdir).expanduser(), data.fields)
+            options = replace(options, device=device)
         try:
             self.server = await start(
                 Server,
                 FlowStream,
                 module,
                 host,
-                port,
+                port or 0,
                 replace(options, transport=transport),
                 self._handle,
                 self._handle,
@@ -165,7 +177,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 raise
             message = f"{self.mode.description} failed to listen on {host or '*'}:{port}: {os.strerror(e.errno)}"
             if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
-                message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
+                message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{(port or 0) + 2}`."
             raise worded(e, message) from e
         self._config = config
         self.observe()
@@ -173,6 +185,8 @@ class WatmInstance(ServerInstance[WatmMode]):
             self._watching = asyncio.ensure_future(self._follow(path, known))
         for client in self.client_configs():
             logger.info("%s", _announcement(client))
+        if program is not None:
+            program.begin()
 
     async def swap(self, module: AnyModule, *, name: str | None = None) -> bool:
         """Replace the module that serves. A failure is logged and kept.
@@ -266,7 +280,9 @@ class WatmInstance(ServerInstance[WatmMode]):
         await asyncio.wait_for(stopping.wait_closed(), STOP_TIMEOUT)
 
     def end(self) -> None:
-        """Reset every flow, and accept no more, when mitmproxy ends."""
+        """Reset every flow, and accept no more, when mitmproxy ends. The program of `exec` ends with it."""
+        if self.mode.takes_packets and Program.only is not None:
+            Program.only.kill()
         if self.server is not None:
             self.server.close()
 

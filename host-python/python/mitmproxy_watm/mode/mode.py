@@ -5,6 +5,7 @@ import dataclasses
 from mitmproxy.proxy.mode_specs import WireGuardMode
 
 from mitmproxy_watm.mode import spec
+from mitmproxy_watm.modules import Transport
 
 
 class WatmMode(WireGuardMode):
@@ -16,6 +17,8 @@ class WatmMode(WireGuardMode):
 
     parsed: spec.Data
     description = "module"
+    takes_packets: bool
+    """True if its packets come from a device, in place of a socket."""
 
     def __post_init__(self) -> None:
         self.parsed = spec.parse(self.data)
@@ -23,7 +26,16 @@ class WatmMode(WireGuardMode):
         if (about := self.parsed.about) is not None and about.port is not None:
             self.default_port = about.port
         # Valid until the module is loaded and reports its own.
-        self.transport_protocol = self.parsed.options.transport or "both"
+        self.set_transport(self.parsed.options.transport or "both")
+
+    def set_transport(self, transport: Transport) -> None:
+        """Note the protocols that it listens on."""
+        self.takes_packets = transport == "packets"
+        self.transport_protocol = "udp" if transport == "packets" else transport
+
+    def listen_port(self, default: int | None = None) -> int | None:
+        """Returns the port to listen on. A device has none."""
+        return None if self.takes_packets else super().listen_port(default)
 
     def listen_host(self, default: str | None = None) -> str:
         """Returns the address to listen on. Removes the brackets of an IPv6 address."""

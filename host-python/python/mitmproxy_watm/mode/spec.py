@@ -82,6 +82,7 @@ def parse(data: str) -> Data:
         pcap_files=pcap_files,
         key_log=key_log,
         transport=transport,
+        device=named.pop("device", None),
         updates=updates,
     )
     fields = {name: literal(name, value, about) for name, value in named.items()}

@@ -18,6 +18,7 @@ use crate::wit::crypto::AeadAlgorithm;
 use crate::wit::flows::{Datagrams, FlowInfo, Kind};
 use crate::wit::generations::{Mail, MessageInfo};
 use crate::wit::log::Level;
+use crate::wit::packets::{Offloads, PacketBatch, PacketInfo};
 use crate::wit::sockets::{DatagramBatch, DatagramInfo, Direction};
 use crate::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 
@@ -167,6 +168,15 @@ imports! {
     DatagramFlowSetLongest = "flows.datagram-flow.set-longest" (flow: u32, bytes: u32) -> ();
     DatagramSocketTakeUnreachable = "sockets.datagram-socket.take-unreachable" (socket: u32) -> Vec<IpAddress>;
     Coalesce = "sockets.coalesce" (microseconds: u32) -> ();
+    PacketDeviceOpen = "packets.packet-device.open" (label: String, token: u64) -> u32;
+    PacketDeviceReceive = "packets.packet-device.receive"
+        (device: u32, max: u32, max_bytes: u32) -> PacketBatch;
+    PacketDeviceSend = "packets.packet-device.send"
+        (device: u32, payload: Digest, packets: Vec<PacketInfo>) -> u32;
+    PacketDeviceSetOffloads = "packets.packet-device.set-offloads"
+        (device: u32, wanted: Offloads) -> Offloads;
+    PacketDeviceMtu = "packets.packet-device.mtu" (device: u32) -> u32;
+    PacketDeviceDrop = "packets.packet-device (drop)" (device: u32) -> ();
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub use tunneled::CarriedPort;
 
 use std::sync::Arc;
 
-use crate::sockets::{Protocol, TcpPort};
+use crate::sockets::{PacketPort, Protocol, TcpPort};
 
 /// A socket of a server. Sockets of one protocol have different labels.
 pub enum Port {
@@ -19,6 +19,8 @@ pub enum Port {
     Udp(Arc<DatagramPort>),
     /// A listener, or connections that the module makes.
     Tcp(Arc<TcpPort>),
+    /// A device for IP packets.
+    Packets(Arc<PacketPort>),
 }
 
 impl Port {
@@ -27,6 +29,7 @@ impl Port {
         match self {
             Port::Udp(_) => Protocol::Udp,
             Port::Tcp(_) => Protocol::Tcp,
+            Port::Packets(_) => Protocol::Packets,
         }
     }
 }

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use socket2::{Domain, Socket, Type};
 
 use super::options;
-use crate::Error;
+use super::tun::PacketDevice;
+use crate::{Error, Network};
 
 /// The unspecified address, for ends whose address is unknown.
 pub(crate) const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -25,8 +26,8 @@ const TCP_BACKLOG: i32 = 1024;
 pub struct Grant {
     /// The label that the module knows it by.
     pub label: String,
-    /// The protocol.
-    pub protocol: Protocol,
+    /// The network.
+    pub network: Network,
     /// The address to bind. Port 0 is one that the system chooses.
     pub address: SocketAddr,
     /// True to leave IPv4 alone, if `address` is the unspecified address of IPv6.
@@ -40,6 +41,8 @@ pub enum Protocol {
     Udp,
     /// TCP.
     Tcp,
+    /// None: a device for IP packets.
+    Packets,
 }
 
 /// A socket that is bound and non-blocking, not yet registered with an executor.
@@ -50,6 +53,8 @@ pub enum BoundSocket {
     Tcp(TcpListener, SocketAddr),
     /// No socket of the system's: a connector carries its datagrams.
     Carried,
+    /// A device for IP packets.
+    Packets(PacketDevice),
 }
 
 impl BoundSocket {
@@ -72,14 +77,15 @@ impl BoundSocket {
         match self {
             BoundSocket::Udp(..) | BoundSocket::Carried => Protocol::Udp,
             BoundSocket::Tcp(..) => Protocol::Tcp,
+            BoundSocket::Packets(_) => Protocol::Packets,
         }
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the address that it is bound to; the unspecified one if it has none.
     pub fn local_addr(&self) -> SocketAddr {
         match self {
             BoundSocket::Udp(_, address) | BoundSocket::Tcp(_, address) => *address,
-            BoundSocket::Carried => NO_ADDRESS,
+            BoundSocket::Carried | BoundSocket::Packets(_) => NO_ADDRESS,
         }
     }
 }
@@ -87,14 +93,14 @@ impl BoundSocket {
 impl Grant {
     /// Binds the socket. Fails with [`Error::Grant`], which names the label and the address.
     pub fn bind(&self) -> Result<BoundSocket, Error> {
-        let bound = match self.protocol {
-            Protocol::Udp => self.bind_udp(),
-            Protocol::Tcp => self.bind_tcp(),
+        let bound = match self.network {
+            Network::Udp => self.bind_udp(),
+            Network::Tcp => self.bind_tcp(),
         };
         bound.map_err(|error| Error::Grant {
-            protocol: match self.protocol {
-                Protocol::Udp => "udp",
-                Protocol::Tcp => "tcp",
+            protocol: match self.network {
+                Network::Udp => "udp",
+                Network::Tcp => "tcp",
             },
             address: self.address,
             label: self.label.clone(),

@@ -15,7 +15,7 @@ pub(super) const GRANT: [Described; 10] = [
     (
         field(
             "sockets",
-            Kind::List("a list of `udp LABEL` and `tcp LABEL`"),
+            Kind::List("a list of `udp LABEL`, `tcp LABEL` and `packets LABEL`"),
         ),
         "Sockets by protocol and label, such as `udp listen`.",
     ),

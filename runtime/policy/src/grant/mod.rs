@@ -6,7 +6,7 @@ mod fields;
 mod file;
 
 use watm_net::sockets::instances_of_module;
-use watm_seal::{Capabilities, ConnectPattern, Network, Socket};
+use watm_seal::{Capabilities, ConnectPattern, Socket, SocketKind};
 
 use crate::keys::Keys;
 use crate::{Capture, Limits, ModuleKind, Reach};
@@ -47,12 +47,12 @@ impl Granted {
         }
     }
 
-    /// Checks that it may have a socket of this protocol under this label.
-    pub fn check_socket(&self, network: Network, label: &str) -> Result<(), String> {
+    /// Checks that it may have a socket of this kind under this label.
+    pub fn check_socket(&self, kind: SocketKind, label: &str) -> Result<(), String> {
         let Some(bound) = self
             .bounds
             .iter()
-            .find(|bound| !bound.has_socket(network, label))
+            .find(|bound| !bound.has_socket(kind, label))
         else {
             return Ok(());
         };
@@ -62,7 +62,7 @@ impl Granted {
             .map(|socket| format!("\"{socket}\""))
             .collect();
         Err(format!(
-            "{} has no socket \"{network} {label}\"; it has {}",
+            "{} has no socket \"{kind} {label}\"; it has {}",
             bound.whose,
             match named.is_empty() {
                 true => "none".to_owned(),
@@ -88,8 +88,7 @@ impl Granted {
                 .filter(|pattern| covered(pattern, &one));
             let has = |socket: &&Socket| {
                 let mut sockets = other.sockets.iter();
-                sockets
-                    .any(|wide| wide.network == socket.network && wide.label.covers(&socket.label))
+                sockets.any(|wide| wide.kind == socket.kind && wide.label.covers(&socket.label))
             };
             Capabilities {
                 sockets: one.sockets.iter().filter(has).cloned().collect(),
@@ -232,13 +231,13 @@ impl Granted {
 }
 
 impl Bound {
-    fn has_socket(&self, network: Network, label: &str) -> bool {
+    fn has_socket(&self, kind: SocketKind, label: &str) -> bool {
         // A label that is not a valid name belongs to no module.
         let Ok(label) = label.parse() else {
             return false;
         };
         let mut sockets = self.most.sockets.iter();
-        sockets.any(|socket| socket.network == network && socket.label.has(&label))
+        sockets.any(|socket| socket.kind == kind && socket.label.has(&label))
     }
 }
 
@@ -341,21 +340,21 @@ mod tests {
             limited(|most| most.sockets = sockets)
         };
         let both = with(&["udp listen", "tcp other"]);
-        assert_eq!(both.check_socket(Network::Udp, "listen"), Ok(()));
-        assert_eq!(both.check_socket(Network::Tcp, "other"), Ok(()));
-        for (network, label) in [(Network::Tcp, "listen"), (Network::Udp, "other")] {
+        assert_eq!(both.check_socket(SocketKind::Udp, "listen"), Ok(()));
+        assert_eq!(both.check_socket(SocketKind::Tcp, "other"), Ok(()));
+        for (kind, label) in [(SocketKind::Tcp, "listen"), (SocketKind::Udp, "other")] {
             let expected = format!(
-                "its grant has no socket \"{network} {label}\"; it has \"tcp other\", \"udp listen\""
+                "its grant has no socket \"{kind} {label}\"; it has \"tcp other\", \"udp listen\""
             );
-            assert_eq!(both.check_socket(network, label), Err(expected));
+            assert_eq!(both.check_socket(kind, label), Err(expected));
         }
-        let none = with(&[]).check_socket(Network::Udp, "listen");
+        let none = with(&[]).check_socket(SocketKind::Udp, "listen");
         assert!(none.is_err_and(|reason| reason.ends_with("; it has none")));
         // No label, which no pattern can have.
-        let wrong = with(&["udp *"]).check_socket(Network::Udp, "no label");
+        let wrong = with(&["udp *"]).check_socket(SocketKind::Udp, "no label");
         assert!(wrong.is_err());
         assert_eq!(
-            Granted::default().check_socket(Network::Udp, "listen"),
+            Granted::default().check_socket(SocketKind::Udp, "listen"),
             Ok(())
         );
     }

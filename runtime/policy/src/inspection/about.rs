@@ -65,7 +65,7 @@ pub struct About {
 pub struct Socket {
     /// The label.
     pub label: String,
-    /// The protocol: `tcp` or `udp`. Others are of later hosts.
+    /// The protocol: `tcp`, `udp`, or `packets` for a device. Others are of later hosts.
     pub transport: String,
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, ModuleKind, Role};
 /// The package that this host implements, and its version.
 pub const PACKAGE: &str = "watm:transport";
 /// The version of the package that this host implements.
-pub const VERSION: &str = "0.1.0";
+pub const VERSION: &str = "0.1.1";
 
 /// The interfaces that a module may import beside that package: those that a language's standard
 /// library needs for randomness and the time of day.
@@ -156,7 +156,7 @@ fn check_import(import: &str) -> Result<(), String> {
         }
         return match interface {
             "types" | "sockets" | "flows" | "generations" | "names" | "crypto" | "signing"
-            | "log" | "capture" => Ok(()),
+            | "log" | "capture" | "packets" => Ok(()),
             _ => Err(format!(
                 "imports {}, which {PACKAGE}@{VERSION} does not have",
                 shown(import)

@@ -141,7 +141,7 @@ pub fn manifest() -> Manifest {
         config_schema: 1,
         capabilities: Capabilities {
             sockets: [Socket {
-                network: watm_seal::Network::Udp,
+                kind: watm_seal::SocketKind::Udp,
                 label: "listen".parse().expect("a label"),
             }]
             .into(),

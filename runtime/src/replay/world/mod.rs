@@ -87,6 +87,7 @@ impl World {
         let resources = &mut self.resources;
         let answer = match function.asked(arguments)? {
             Asked::DatagramSocketOpen { label, token } => resources.open(Key::Socket(label), token),
+            Asked::PacketDeviceOpen { label, token } => resources.open(Key::Device(label), token),
             Asked::ListenerOpen { label, token } => resources.open(Key::Listener(label), token),
             // A recording ends when another generation begins, so the mailbox stays empty.
             Asked::MailboxOpen { token } => resources.open(Key::Mailbox, token),
@@ -137,6 +138,19 @@ impl World {
                 Err(code) => refused(code),
             },
             Asked::ByteStreamWrite { stream, data } => resources.source(stream)?.written(data.len),
+            Asked::PacketDeviceReceive {
+                device,
+                max,
+                max_bytes,
+            } => resources.source(device)?.receive_packets(max, max_bytes),
+            Asked::PacketDeviceSend {
+                payload, packets, ..
+            } => sent(payload.len, packets.iter().map(|info| info.len))
+                .map_or_else(refused, |count| done(&count)),
+            Asked::PacketDeviceMtu { device } => done(&resources.source(device)?.mtu?),
+            Asked::PacketDeviceSetOffloads { device, .. } => {
+                done(&resources.source(device)?.offloads.clone()?)
+            }
             Asked::DatagramSocketLongest { socket, remote } => {
                 resources.source(socket)?.longest_to(&remote)
             }
@@ -151,6 +165,7 @@ impl World {
             Asked::MailboxReceive { .. } => done(&no_mail()),
             Asked::MailboxSend { messages, .. } => done(&(messages.len() as u32)),
             Asked::DatagramSocketDrop { socket: handle }
+            | Asked::PacketDeviceDrop { device: handle }
             | Asked::MailboxDrop { mailbox: handle }
             | Asked::LookupDrop { lookup: handle }
             | Asked::ListenerDrop { listener: handle }
@@ -208,6 +223,11 @@ impl World {
                 token,
                 outcome,
             } => resources.opened(Key::Socket(label), token, outcome),
+            Recorded::PacketDeviceOpen {
+                label,
+                token,
+                outcome,
+            } => resources.opened(Key::Device(label), token, outcome),
             Recorded::ListenerOpen {
                 label,
                 token,
@@ -264,6 +284,15 @@ impl World {
             Recorded::DatagramSocketReceive {
                 socket, outcome, ..
             } => resources.recorded(socket)?.learn_batch(outcome)?,
+            Recorded::PacketDeviceReceive {
+                device, outcome, ..
+            } => resources.recorded(device)?.learn_packets(outcome)?,
+            Recorded::PacketDeviceMtu { device, outcome } => {
+                resources.recorded(device)?.mtu = Some(outcome.done()?);
+            }
+            Recorded::PacketDeviceSetOffloads {
+                device, outcome, ..
+            } => resources.recorded(device)?.offloads = Some(outcome.done()?),
             Recorded::DatagramFlowReceive { flow, outcome, .. } => {
                 resources.recorded(flow)?.learn_datagrams(outcome)?;
             }
@@ -314,6 +343,7 @@ impl World {
             } => resources.decided(&(kind, destination), outcome.done()?),
             // The host returns no data for these.
             Recorded::DatagramSocketSend { .. }
+            | Recorded::PacketDeviceSend { .. }
             | Recorded::ByteStreamConnecting { .. }
             | Recorded::ByteStreamConnected { .. }
             | Recorded::DatagramSocketSetDontFragment { .. }
@@ -325,6 +355,7 @@ impl World {
             | Recorded::LookupDrop { .. }
             | Recorded::PrivateKeyDrop { .. }
             | Recorded::DatagramSocketDrop { .. }
+            | Recorded::PacketDeviceDrop { .. }
             | Recorded::ByteStreamShutdown { .. }
             | Recorded::ByteStreamReset { .. }
             | Recorded::ByteStreamDrop { .. }

@@ -31,6 +31,7 @@ pub(super) enum Facts {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Socket(String),
+    Device(String),
     Listener(String),
     Mailbox,
     /// A connection: its listener, and its number among that listener's.
@@ -46,7 +47,10 @@ impl Key {
     fn needs_a_grant(&self) -> bool {
         matches!(
             self,
-            Key::Socket(_) | Key::Listener(_) | Key::Numbered(Facts::Outgoing | Facts::Lookup, ..)
+            Key::Socket(_)
+                | Key::Device(_)
+                | Key::Listener(_)
+                | Key::Numbered(Facts::Outgoing | Facts::Lookup, ..)
         )
     }
 }
@@ -218,7 +222,7 @@ impl Resources {
         };
         match key {
             // These can be opened again.
-            Key::Socket(_) | Key::Listener(_) | Key::Mailbox => {
+            Key::Socket(_) | Key::Device(_) | Key::Listener(_) | Key::Mailbox => {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.token = None;
                 }

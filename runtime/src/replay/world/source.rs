@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use watm_component::recording::Outcome;
 use watm_component::wit::flows::Datagrams;
+use watm_component::wit::packets::{Offloads, PacketBatch, PacketInfo};
 use watm_component::wit::sockets::{DatagramBatch, DatagramInfo};
 use watm_component::wit::types::{ErrorCode, IpAddress, IpSocketAddress};
 
@@ -32,6 +33,12 @@ pub(super) struct Source {
     pub(super) longest: BTreeMap<Vec<u8>, Option<u32>>,
     /// Hosts that reported datagrams as unreachable, and that the module has not asked for yet.
     pub(super) unreachable: Vec<IpAddress>,
+    /// The packets of a device that the module has not taken.
+    pub(super) packets: VecDeque<(PacketInfo, Vec<u8>)>,
+    /// The MTU of a device.
+    pub(super) mtu: Option<u32>,
+    /// The offloads of a device, as last set.
+    pub(super) offloads: Option<Offloads>,
     pub(super) local: Option<IpSocketAddress>,
     pub(super) remote: Option<IpSocketAddress>,
 }
@@ -42,7 +49,8 @@ impl Source {
             return 0;
         }
         let answers = matches!(self.found, Some((_, false)));
-        let pieces = self.datagrams.len() + self.bytes.len() + usize::from(answers);
+        let pieces =
+            self.datagrams.len() + self.packets.len() + self.bytes.len() + usize::from(answers);
         pieces as u64 + (self.connections - self.accepted)
     }
 
@@ -67,6 +75,24 @@ impl Source {
         {
             batch.datagrams.extend(info);
             batch.payload.extend(datagram);
+        }
+        done(&batch)
+    }
+
+    pub(super) fn receive_packets(&mut self, max: u32, max_bytes: u32) -> Vec<u8> {
+        if let (true, Some(code)) = (self.packets.is_empty(), self.read_error.take()) {
+            return refused(code);
+        }
+        let mut batch = PacketBatch {
+            payload: Vec::new(),
+            packets: Vec::new(),
+        };
+        while batch.packets.len() < max as usize
+            && batch.payload.len() < max_bytes as usize
+            && let Some((info, packet)) = self.packets.pop_front()
+        {
+            batch.packets.push(info);
+            batch.payload.extend(packet);
         }
         done(&batch)
     }
@@ -125,6 +151,23 @@ impl Source {
                 for info in batch.datagrams {
                     let (datagram, tail) = payload.split_at_checked(info.len as usize)?;
                     self.datagrams.push_back((Some(info), datagram.to_vec()));
+                    payload = tail;
+                }
+            }
+            Outcome::Refused(code) => self.read_error = Some(code),
+            Outcome::Trapped(_) => {}
+        }
+        Some(())
+    }
+
+    /// Learns packets that a device received. Returns `None` if the recording is damaged.
+    pub(super) fn learn_packets(&mut self, outcome: Outcome<PacketBatch>) -> Option<()> {
+        match outcome {
+            Outcome::Done(batch) => {
+                let mut payload = batch.payload.as_slice();
+                for info in batch.packets {
+                    let (packet, tail) = payload.split_at_checked(info.len as usize)?;
+                    self.packets.push_back((info, packet.to_vec()));
                     payload = tail;
                 }
             }

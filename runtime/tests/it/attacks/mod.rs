@@ -77,7 +77,7 @@ impl Maker {
         Manifest {
             root: self.root.id(),
             name: "demo/guest".parse().expect("a name"),
-            world: "watm:transport/module@0.1.0".parse().expect("a world"),
+            world: "watm:transport/module@0.1.1".parse().expect("a world"),
             roles: ["listener".parse().expect("a role")].into(),
             release: Release { epoch: 1, sequence },
             version: "0.1.0".to_owned(),
@@ -384,6 +384,47 @@ fn a_23_an_import_that_is_not_the_worlds_is_refused_though_it_is_signed() {
     // In the host's own words, before the file is compiled.
     let expected = "imports wasi:filesystem/types@0.2.3, which this host does not provide";
     assert!(error.contains(expected), "{error}");
+}
+
+/// Makes a device in a network namespace of its own, which ends with it. `None` without root.
+#[cfg(target_os = "linux")]
+fn device() -> Option<watm_runtime::PacketDevice> {
+    let make = || {
+        // SAFETY: it affects this thread alone, and takes no pointers.
+        match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+            0 => Some(watm_runtime::PacketDevice::open("watm-test").expect("root may")),
+            _ => None,
+        }
+    };
+    std::thread::spawn(make).join().expect("no panic")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_23_a_module_has_the_device_that_its_seal_names_and_no_other() {
+    let Some(own) = device() else { return };
+    let with = |socket: &str| Capabilities {
+        sockets: ["udp listen", socket]
+            .map(|text| text.parse().expect("a socket"))
+            .into(),
+        ..needs()
+    };
+    let start = |module: &Module, device| {
+        let builder = Server::builder(module).udp("listen", LOCALHOST);
+        builder.packets("tun", device).start()
+    };
+    match start(&held_to("other device", with("packets other")), own).err() {
+        Some(Error::NotGranted { reason, .. }) => {
+            let expected =
+                "its seal has no socket \"packets tun\"; it has \"udp listen\", \"packets other\"";
+            assert_eq!(reason, expected);
+        }
+        other => panic!("{other:?}"),
+    }
+    let own = device().expect("as before");
+    let server = start(&held_to("device", with("packets tun")), own).expect("starts");
+    let answer = Client::new(&server).ask("!open devices");
+    assert_eq!(answer, "Some(ErrorCode::AccessDenied) None");
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) fn examine(loading: &LoadingOptions) -> Vec<Check> {
         check("state", state(loading)),
         check("cache", cache()),
         check("datagrams", datagrams()),
+        optional("exec", exec()),
         checks::descriptors(),
     ]
 }
@@ -59,6 +60,18 @@ fn check(name: &'static str, found: Result<String, Fault>) -> Check {
     }
 }
 
+/// The result of a check of something that few users need: it fails without consequences.
+fn optional(name: &'static str, found: Result<String, String>) -> Check {
+    let found = found.unwrap_or_else(|reason| format!("not possible here: {reason}"));
+    check(name, Ok(found))
+}
+
+/// Makes what a program of `tunnel --exec` needs, without one.
+fn exec() -> Result<String, String> {
+    let tried = tunnel::try_exec();
+    tried.map(|()| "programs can run in a network of their own".to_owned())
+}
+
 fn program() -> String {
     format!("watm {} for {OS} on {ARCH}", env!("CARGO_PKG_VERSION"))
 }
@@ -77,7 +90,8 @@ fn engine(loading: &LoadingOptions) -> Result<String, Fault> {
 /// Loads the module of `watm tunnel`.
 fn module(loading: &LoadingOptions) -> Result<String, Fault> {
     let remedy = "install the modules of this release, or name their folder in WATM_MODULES";
-    let file = tunnel::find_module(None).map_err(|error| fault(error, remedy))?;
+    let file = tunnel::find_module(None, tunnel::WIREGUARD, "--module")
+        .map_err(|error| fault(error, remedy))?;
     let begin = Instant::now();
     let remedy = "trust the root of this module with `watm trust ROOT`";
     let loaded = loading.load_if_approved(&file);

@@ -9,6 +9,7 @@ use watm_runtime::{ModuleInfo, ModuleKind};
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Request {
     Sockets,
+    Packets,
     Names,
     Accept,
     Dial,
@@ -28,6 +29,7 @@ impl Request {
     pub(super) fn words(self) -> &'static str {
         match self {
             Request::Sockets => "network: sockets that it names and the host grants",
+            Request::Packets => "network: packets of a device that the host grants",
             Request::Names => "network: look up hosts that it may send datagrams to (--allow)",
             Request::Accept => "network: accept connections",
             Request::Dial => "network: dial the address that it is given",
@@ -64,6 +66,7 @@ fn request(import: &str) -> Option<Request> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     Some(match name {
         "watm:transport/sockets" => Request::Sockets,
+        "watm:transport/packets" => Request::Packets,
         "watm:transport/names" => Request::Names,
         "env.water_accept" | "env.host_accept" => Request::Accept,
         "env.water_dial_fixed" | "env.host_dial" => Request::Dial,

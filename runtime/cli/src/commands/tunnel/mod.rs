@@ -2,20 +2,26 @@
 //! forwards.
 
 mod configuration;
+mod exec;
 mod file;
 mod module;
 mod reverse;
 mod up;
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use watm_runtime::{Destination, Dialer, Reach};
 use watm_socks::{Dial, Resolver, Resolving, Servers};
 
 use self::configuration::ConfigurationOptions;
+use self::exec::Exec;
+pub(crate) use self::exec::HELPER;
+pub(super) use self::exec::try_exec;
 use self::file::File;
-pub(super) use self::module::find as find_module;
+pub(super) use self::module::{WIREGUARD, find as find_module};
 use self::reverse::Reverses;
 use crate::failure::{Failure, Outcome};
 use crate::forward::Forward;
@@ -44,6 +50,16 @@ pub(crate) struct Arguments {
     /// `0.0.0.0` or `[::]` for all. May be given several times.
     #[arg(long = "reverse", value_name = "PORT=HOST:PORT")]
     reverses: Vec<Forward>,
+    /// Run a program whose only network is the tunnel, and end with its exit status: --exec -- PROGRAM
+    /// [ARGUMENT...]. Linux only.
+    #[arg(long, requires = "program", conflicts_with = "stdio")]
+    exec: bool,
+    /// The program of --exec, with its arguments.
+    #[arg(last = true, requires = "exec", value_name = "PROGRAM")]
+    program: Vec<OsString>,
+    /// Module for the packets of the program of --exec. By default tun.wasm, in the same folders.
+    #[arg(long, value_name = "FILE", requires = "exec")]
+    tun_module: Option<PathBuf>,
     #[command(flatten)]
     through: ThroughOptions,
     /// Destination that modules of --through may reach beyond those they are given, such as their
@@ -62,9 +78,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     logging::start(&arguments.running.log);
     let proxied = arguments.proxies.any();
-    if !proxied && arguments.stdio.is_none() && arguments.reverses.is_empty() {
+    let unused = arguments.stdio.is_none() && arguments.reverses.is_empty() && !arguments.exec;
+    if !proxied && unused {
         return Err(Failure::unusable(
-            "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse or --stdio",
+            "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse, --exec or --stdio",
         ));
     }
     let name = arguments.configuration.name();
@@ -79,16 +96,25 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let proxies = arguments.proxies.check(resolver(file))?;
     let reverses = Reverses::check(&arguments.reverses, file)?;
     let (admitted, reversed) = (reverses.clone(), !arguments.reverses.is_empty());
+    let asks = arguments.stdio.is_none() && !arguments.exec;
     let loaded = arguments.running.load(
-        &module::find(arguments.module.as_deref())?,
+        &module::find(arguments.module.as_deref(), WIREGUARD, "--module")?,
         Some(configuration.bytes.clone()),
         reach(file)?,
-        arguments.stdio.is_none(),
+        asks,
     )?;
     let allowed = reach_of(&arguments.allow)?;
-    let through = arguments
-        .through
-        .open(&loaded.loading, &allowed, arguments.stdio.is_none())?;
+    let through = arguments.through.open(&loaded.loading, &allowed, asks)?;
+    let exec = match arguments.exec {
+        true => Some(Exec::check(
+            arguments.program,
+            file,
+            &name,
+            arguments.tun_module.as_deref(),
+            &loaded.loading,
+        )?),
+        false => None,
+    };
     let builder = loaded
         .apply(Dialer::builder(&loaded.module))
         .name(&name)
@@ -98,13 +124,25 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         None => builder.udp(LABEL, socket_address(file)),
     };
     let dialer = builder.build()?;
-    stop::run(|stop| async move {
+    let mut status = None;
+    let ended = &mut status;
+    let outcome = stop::run(|stop| async move {
+        // The program gets the signals, and everything ends with it.
+        let later = exec.is_some().then(|| stop.later());
+        let stop = later.as_ref().map_or(stop, |(_, stop)| stop.clone());
         let resolving = Resolving::new(dialer.clone(), proxies.resolver().clone());
         let reported = Resolving::new(dialer.clone(), proxies.resolver().clone());
+        let carrying = Resolving::new(dialer.clone(), proxies.resolver().clone());
         let serving = async {
             match proxied {
                 true => proxies.serve(dialer.clone(), &stop).await,
                 false => std::future::pending().await,
+            }
+        };
+        let running = async {
+            match exec {
+                Some(exec) => exec.run(Arc::new(carrying)).await,
+                None => std::future::pending().await,
             }
         };
         let piping = async {
@@ -117,11 +155,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             served = serving => served,
             piped = piping => piped,
             served = reverses.serve(dialer.clone(), stop.clone()), if reversed => served,
+            ran = running => ran.map(|status| *ended = Some(status)),
             () = up::tell(&dialer) => Ok(()),
             reported = arguments.report.serve(&name, dialer.clone(), reported) => reported,
             () = configuration.follow(&dialer) => Ok(()),
             () = follow::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
         }
+    })?;
+    Ok(match status {
+        Some(status) => Outcome::Program(status),
+        None => outcome,
     })
 }
 

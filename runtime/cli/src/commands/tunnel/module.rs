@@ -1,4 +1,4 @@
-//! The search for the WireGuard module's file, for `watm tunnel` and `watm doctor`.
+//! The search for the files of modules, for `watm tunnel` and `watm doctor`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,22 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 
-/// The name of the file.
-const FILE: &str = "wireguard.wasm";
+/// The name of the file with WireGuard.
+pub(in crate::commands) const WIREGUARD: &str = "wireguard.wasm";
+
+/// The name of the file with the module for packets.
+pub(super) const TUN: &str = "tun.wasm";
 
 /// The variable with folders of modules, in the format of `PATH`.
 const VARIABLE: &str = "WATM_MODULES";
 
-/// Returns the given file, or the first in the folders of `WATM_MODULES`, of the user, and of this
-/// program.
-pub(in crate::commands) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
+/// Returns the given file, or the first of this name in the folders of `WATM_MODULES`, of the user, and of this
+/// program. `option` is the one that gives a file.
+pub(in crate::commands) fn find(
+    given: Option<&Path>,
+    name: &str,
+    option: &str,
+) -> Result<PathBuf, Failure> {
     if let Some(file) = given {
         return Ok(file.to_owned());
     }
@@ -36,15 +43,15 @@ pub(in crate::commands) fn find(given: Option<&Path>) -> Result<PathBuf, Failure
             folders.push(above.join("share").join("watm").join("modules"));
         }
     }
-    first(&folders)
+    first(&folders, name, option)
 }
 
-fn first(folders: &[PathBuf]) -> Result<PathBuf, Failure> {
-    let mut files = folders.iter().map(|folder| folder.join(FILE));
+fn first(folders: &[PathBuf], name: &str, option: &str) -> Result<PathBuf, Failure> {
+    let mut files = folders.iter().map(|folder| folder.join(name));
     files.find(|file| file.is_file()).ok_or_else(|| {
         let looked: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
         Failure::unusable(format!(
-            "no {FILE} in {}; pass its path with --module, or its folder in {VARIABLE}",
+            "no {name} in {}; pass its path with {option}, or its folder in {VARIABLE}",
             looked.join(", ")
         ))
     })
@@ -61,12 +68,17 @@ mod tests {
         for folder in &folders {
             std::fs::create_dir_all(folder).unwrap();
         }
-        let missing = first(&folders).unwrap_err().to_string();
+        let missing = first(&folders, WIREGUARD, "--module")
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("pass its path with --module"), "{missing}");
         for folder in &folders[1..] {
-            std::fs::write(folder.join(FILE), b"").unwrap();
+            std::fs::write(folder.join(WIREGUARD), b"").unwrap();
         }
-        assert_eq!(first(&folders).unwrap(), folders[1].join(FILE));
+        assert_eq!(
+            first(&folders, WIREGUARD, "--module").unwrap(),
+            folders[1].join(WIREGUARD)
+        );
         std::fs::remove_dir_all(base).unwrap();
     }
 }

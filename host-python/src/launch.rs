@@ -1,0 +1,128 @@
+//! Programs in networks of their own, whose packets a module gets. The package's `launch.py` starts
+//! them.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use watm_launch::Plan;
+use watm_runtime::PacketDevice;
+
+/// A program that was launched. Killed when collected.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct Launched {
+    launched: Mutex<watm_launch::Launched>,
+    mtu: u32,
+}
+
+/// Makes a device for a program that can use nothing else of the network. `helper` is the command of
+/// a process with one thread that calls `help_launch` with its last argument.
+#[pyfunction]
+#[pyo3(signature = (helper, program, *, environment, addresses, mtu, resolvers, files))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+pub fn launch(
+    py: Python<'_>,
+    helper: Vec<OsString>,
+    program: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    addresses: Vec<IpAddr>,
+    mtu: u32,
+    resolvers: Vec<IpAddr>,
+    files: Vec<(OsString, Vec<u8>)>,
+) -> PyResult<Launched> {
+    let Some((first, rest)) = helper.split_first() else {
+        return Err(PyValueError::new_err("helper: empty"));
+    };
+    let mut command = Command::new(first);
+    command.args(rest);
+    let plan = Plan {
+        program,
+        environment,
+        addresses,
+        mtu,
+        resolvers,
+        files,
+    };
+    let launched = py.detach(|| watm_launch::launch(command, &plan));
+    Ok(Launched {
+        launched: Mutex::new(launched.map_err(|error| error_of(&error))?),
+        mtu,
+    })
+}
+
+/// Does the work of a helper. Returns the exit status of the program.
+#[pyfunction]
+pub fn help_launch(control: i32) -> i32 {
+    watm_launch::help(control)
+}
+
+#[pymethods]
+impl Launched {
+    /// Lets the program start.
+    fn begin(&self) -> PyResult<()> {
+        self.lock().begin().map_err(|error| error_of(&error))
+    }
+
+    /// Sends a signal to the program.
+    fn signal(&self, number: i32) {
+        self.lock().signal(number);
+    }
+
+    /// Kills the program and its children.
+    fn kill(&self) {
+        self.lock().kill();
+    }
+
+    /// Waits for the end of the program. Returns its exit status, or 128 and the number of the signal
+    /// that ended it.
+    fn wait(&self, py: Python<'_>) -> PyResult<i32> {
+        let wait = || -> io::Result<i32> {
+            let ended = self.lock().watch()?;
+            ended();
+            self.lock().wait()
+        };
+        py.detach(wait).map_err(|error| error_of(&error))
+    }
+}
+
+impl Launched {
+    fn lock(&self) -> MutexGuard<'_, watm_launch::Launched> {
+        self.launched.lock().expect("no panic under this lock")
+    }
+}
+
+/// A device for packets: that of a program, or one of this machine, by name.
+#[derive(FromPyObject)]
+pub enum Device {
+    /// The device of a launched program.
+    Launched(Py<Launched>),
+    /// The name of a device.
+    Named(String),
+}
+
+impl Device {
+    /// Takes or opens the device.
+    pub(crate) fn take(self) -> PyResult<PacketDevice> {
+        let device = match self {
+            Device::Launched(launched) => {
+                let launched = launched.get();
+                let device = launched.lock().take_device();
+                let device = device.ok_or_else(|| PyValueError::new_err("device: taken before"))?;
+                PacketDevice::given(device, launched.mtu)
+            }
+            Device::Named(name) => PacketDevice::open(&name).map_err(|error| {
+                let kind = error.kind();
+                io::Error::new(kind, format!("device {name}: {error}"))
+            }),
+        };
+        device.map_err(|error| error_of(&error))
+    }
+}
+
+fn error_of(error: &io::Error) -> PyErr {
+    PyOSError::new_err(error.to_string())
+}

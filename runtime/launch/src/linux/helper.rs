@@ -1,0 +1,51 @@
+//! The helper: it enters the namespaces, makes the device and runs the program. `lib.rs` has the
+//! overview.
+
+use std::fmt;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use super::{interface, mounts, namespaces, supervise};
+use crate::{Plan, control};
+
+/// The exit status of a helper that could not run the program.
+const FAILED: i32 = 125;
+
+/// Does the helper's work, in a process with one thread. `control` is the number of the inherited
+/// socket, which nothing else in the process may use. Returns the exit status of the program.
+pub fn help(control: i32) -> i32 {
+    // SAFETY: the parent has opened the socket for this process, and told its number to nobody else.
+    let mut control = UnixStream::from(unsafe { OwnedFd::from_raw_fd(control) });
+    // The parent may have ended, which leaves nothing to do.
+    let Ok(plan) = control::receive_plan(&mut control) else {
+        return FAILED;
+    };
+    supervise::block_signals();
+    let device = prepare(&plan);
+    let failed = device.is_err();
+    if control::send_device(&mut control, &device).is_err() || failed {
+        return FAILED;
+    }
+    drop(device);
+    if plan.program.is_empty() || control.read_exact(&mut [0]).is_err() {
+        return FAILED;
+    }
+    supervise::run(&plan, control).unwrap_or_else(|error| {
+        complain("the program", &error);
+        FAILED
+    })
+}
+
+/// Tells whoever reads the program's errors why it does not run. The parent is no longer asked.
+pub fn complain(what: &str, error: &dyn fmt::Display) {
+    eprintln!("cannot run {what}: {error}");
+}
+
+/// Enters the namespaces, and makes the device.
+fn prepare(plan: &Plan) -> Result<OwnedFd, String> {
+    namespaces::enter()?;
+    let device = interface::make(plan)?;
+    mounts::replace(plan)?;
+    Ok(device)
+}

@@ -1,0 +1,69 @@
+"""`watm tunnel --exec`: programs whose only network is a tunnel to wireguard-go."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from watm_test_support import needs
+
+from .programs import INSIDE, LIMIT, peer, tunnel
+
+DNS = f"DNS = {INSIDE}, test\n"
+
+
+@pytest.fixture(autouse=True)
+def _devices() -> None:
+    """Skips without root where devices are for root alone."""
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        needs.root("devices of this machine")
+
+
+async def run(folder, config: str, *words: str) -> tuple[int | None, str, str]:
+    """Runs a program in the tunnel. Returns the exit status and both outputs."""
+    process = await tunnel(folder, config, "--exec", "--", *words)
+    async with asyncio.timeout(LIMIT):
+        output, said = await process.communicate()
+    return process.returncode, output.decode(), said.decode()
+
+
+async def test_a_program_uses_the_tunnel_by_names_and_addresses(tmp_path) -> None:
+    async with peer(DNS) as other:
+        for host in (INSIDE, "inside.test"):
+            status, output, said = await run(tmp_path, other.config, "curl", "-4sS", "--max-time", "20", f"http://{host}/")
+            assert (status, output) == (0, "inside"), said
+
+
+async def test_datagrams_go_through_the_tunnel(tmp_path) -> None:
+    script = (
+        "import socket\n"
+        "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:\n"
+        "    s.settimeout(20)\n"
+        f"    s.sendto(b'hello', ('{INSIDE}', 7))\n"
+        "    print(s.recv(100).decode())\n"
+    )
+    async with peer() as other:
+        status, output, said = await run(tmp_path, other.config, "python3", "-c", script)
+        assert (status, output) == (0, "hello\n"), said
+
+
+async def test_the_exit_status_is_the_programs(tmp_path) -> None:
+    async with peer() as other:
+        assert (await run(tmp_path, other.config, "sh", "-c", "exit 7"))[0] == 7
+        assert (await run(tmp_path, other.config, "/nowhere/at/all"))[0] == 127
+        process = await tunnel(
+            tmp_path, other.config, "--exec", "--", "sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+        )
+        async with asyncio.timeout(LIMIT):
+            assert await process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 3
+
+
+async def test_a_file_without_an_address_is_refused(tmp_path) -> None:
+    async with peer() as other:
+        config = "\n".join(line for line in other.config.splitlines() if not line.startswith("Address"))
+        status, _, said = await run(tmp_path, config, "true")
+        assert status == 2
+        assert "[Interface] has no Address; --exec needs one for the program" in said

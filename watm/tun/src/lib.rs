@@ -1,0 +1,38 @@
+//! A device for IP packets as a transport: the traffic that a system sends into it becomes flows.
+//!
+//! # The path of a packet
+//!
+//! 1. [`Tun::process`](watm_core::Transport::process) receives a batch from the device granted as
+//!    `tun`.
+//! 2. The network stack offers each flow to the application, for any destination. It answers echo
+//!    requests itself.
+//! 3. The stack's answers are gathered in a batch, and given to the device once all of the incoming
+//!    batch is done.
+//!
+//! The device belongs to one system, which is trusted to name its own addresses: there is one peer,
+//! and no check of source addresses.
+//!
+//! # Dialling
+//!
+//! With `addresses`, the application's own connections come out of the device, from the first of
+//! these addresses that has the family of the destination.
+//!
+//! # Swaps
+//!
+//! Both generations may write to the device, and the one that serves reads from it. It passes packets
+//! of flows that it does not have to the older ones: see `generations`.
+
+mod about;
+mod config;
+mod counters;
+mod generations;
+mod transport;
+
+pub use about::ABOUT;
+pub use config::FIELDS;
+pub use transport::Tun;
+
+watm_schema::about!(ABOUT);
+
+#[cfg(target_family = "wasm")]
+watm_guest::export!(Tun, packets);
