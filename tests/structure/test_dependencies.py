@@ -37,8 +37,20 @@ TRANSPORTS = {
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
     },
-    "watm-plain": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
-    "watm-reverse": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
+    "watm-plain": {
+        "watm-core": "always",
+        "watm-schema": "always",
+        "watm-stream": "always",
+        "watm-guest": "wasm",
+        "watm-guest-v1": "wasm",
+    },
+    "watm-reverse": {
+        "watm-core": "always",
+        "watm-schema": "always",
+        "watm-stream": "always",
+        "watm-guest": "wasm",
+        "watm-guest-v1": "wasm",
+    },
     "watm-shadowsocks": {
         "watm-core": "always",
         "watm-schema": "always",

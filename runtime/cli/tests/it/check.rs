@@ -88,7 +88,7 @@ fn each_broken_rule_fails_its_check() {
             "back-pressure",
             "            if !self.pending.is_empty() {\n                return Ok(false); // The host names `to` when it has room.\n            }",
             "            if self.pending.len() > 1000 { self.pending.clear(); }",
-            "took 64 MiB that nobody reads",
+            "took 64 MiB without a reader",
         ),
         (
             "many",

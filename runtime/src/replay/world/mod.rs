@@ -149,7 +149,7 @@ impl World {
                 .map_or_else(refused, |count| done(&count)),
             Asked::PacketDeviceMtu { device } => done(&resources.source(device)?.mtu?),
             Asked::PacketDeviceSetOffloads { device, .. } => {
-                done(&resources.source(device)?.offloads.clone()?)
+                done(&resources.source(device)?.offloads?)
             }
             Asked::DatagramSocketLongest { socket, remote } => {
                 resources.source(socket)?.longest_to(&remote)

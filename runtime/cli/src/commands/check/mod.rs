@@ -138,7 +138,7 @@ const CHECKS: [Check; 13] = [
     },
     Check {
         name: "strangers",
-        does: "goes on after random bytes of strangers",
+        does: "keeps running after random bytes of strangers",
         needs: Needs::Server,
         run: |subject| Box::pin(server::survives_strangers(subject)),
     },
@@ -174,7 +174,7 @@ const CHECKS: [Check; 13] = [
     },
     Check {
         name: "back-pressure",
-        does: "stops a sender that nobody reads, and loses nothing",
+        does: "stops a sender whose receiver does not read, and loses nothing",
         needs: Needs::Pair,
         run: |subject| Box::pin(streams::back_pressure(subject)),
     },

@@ -123,7 +123,7 @@ pub(super) async fn back_pressure(subject: &Subject) -> Result<(), Verdict> {
         }
         if written > ENDLESS {
             return Err(Verdict::Failed(format!(
-                "took {} MiB that nobody reads; read from the application only what fits",
+                "took {} MiB without a reader; read from the application only what fits",
                 ENDLESS >> 20
             )));
         }

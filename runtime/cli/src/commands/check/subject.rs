@@ -121,8 +121,9 @@ impl Subject {
         {
             return Err("has one end only, by its description".to_owned());
         }
-        let roles = |role| info.roles.contains(&role);
-        if !self.module.is_component() && !(roles(Role::Dialer) && roles(Role::Listener)) {
+        let both = [Role::Dialer, Role::Listener];
+        let has_both = both.iter().all(|role| info.roles.contains(role));
+        if !self.module.is_component() && !has_both {
             return Err("has no role dialer, or no role listener".to_owned());
         }
         match self.dial_config.is_none() && self.names_destinations() {
