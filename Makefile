@@ -10,6 +10,7 @@ OLDEST_AND_NEWEST := 3.11 3.13
 
 BUILD := build
 MODULE := watm/target/modules/wireguard.wasm
+TUN := watm/target/modules/tun.wasm
 PACKAGED := host-python/python/mitmproxy_watm/modules
 PROGRAM_web := mitmweb-watm
 PROGRAM_dump := mitmdump-watm
@@ -34,7 +35,7 @@ PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient 
 .PHONY: run demo test bench soak deny setup modules wheel clean \
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
 
-# `run` and `demo` need only the WireGuard module: no other module, no clang and no root. With WATM_WHEEL=FILE, an
+# `run` and `demo` need only the modules `wireguard` and `tun`: no other, no clang and no root. With WATM_WHEEL=FILE, an
 # existing wheel, they compile nothing.
 run: ready-to-run
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
@@ -87,7 +88,7 @@ run-stage-mitmproxy:
 	$(STAGE) 'mitmproxy, in $(BUILD)/venv' $(MAKE) --no-print-directory $(BUILD)/venv/installed
 
 run-stage-module:
-	$(STAGE) 'the WireGuard module' $(MAKE) --no-print-directory module-wireguard
+	$(STAGE) 'the modules' $(MAKE) --no-print-directory module-wireguard module-tun
 
 # All that the wheel consists of, apart from its last crate, which needs the sealed module.
 run-stage-runtime: built-sealer
@@ -102,7 +103,7 @@ run-stage-wheel: run-stage-module run-stage-runtime
 
 .PHONY: sealed-wheel-to-run
 sealed-wheel-to-run: $(BUILD)/maturin/bin/maturin
-	$(SEAL) wireguard=$(MODULE)
+	$(SEAL) wireguard=$(MODULE) tun=$(TUN)
 	$(MAKE) --no-print-directory wheel-of-packaged
 
 # Installs the given wheel, or the last one built, into the environment of mitmproxy.
@@ -257,7 +258,7 @@ tls-programs:
 export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 .PHONY: sealed
 sealed: modules built-sealer
-	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm tun=watm/target/modules/tun.wasm \
+	$(SEAL) wireguard=$(MODULE) tls=watm/target/modules/tls.wasm tun=$(TUN) \
 		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
 
 # The profile of builds; `make run` has one of its own.
