@@ -37,6 +37,9 @@ pub fn root() -> &'static Root {
                     memory_bytes: 1 << 30,
                     instances: 1000,
                     // As it was when the corpus was made.
+                    sockets: ["tcp *", "udp *"]
+                        .map(|socket| socket.parse().expect("a socket"))
+                        .into(),
                     bind_transparent: false,
                     host_keys: false,
                     capture: false,
