@@ -140,7 +140,7 @@ async def test_the_page_serves_the_keyboard(tmp_path):
         await window.open(link)
         await window.allow("clipboard-read", "clipboard-write")
         reached = []
-        for _ in range(12):
+        for _ in range(25):
             await window.press("TAB")
             reached.append(await window.run("return (document.activeElement.innerText || document.activeElement.type || '').trim()"))
             if reached[-1] == "Copy":

@@ -15,8 +15,8 @@ PATTERN = r"Plain TCP server listening at .*:(\d+)"
 
 
 @contextlib.asynccontextmanager
-async def dialed(program):
-    port = int((await program.wait_for(PATTERN)).group(1))
+async def dialed(program, pattern=PATTERN):
+    port = int((await program.wait_for(pattern)).group(1))
     stream = await mitmproxy_watm.open_connection("plain", "127.0.0.1", port)
     try:
         yield stream
@@ -70,16 +70,18 @@ async def test_a_module_without_a_destination_is_refused(tmp_path):
 
 
 @pytest.mark.limit(60)
-async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
-    mode = f"watm:{COMPONENT}@127.0.0.1:0"
+async def test_a_component_without_a_description_says_itself_that_it_listens_by_tcp(tmp_path):
+    component = tmp_path / "own.wasm"
+    component.write_bytes(COMPONENT.read_bytes().replace(b"watm.about", b"nobody.has"))
+    mode = f"watm:{component}@127.0.0.1:0"
     unsealed = ("--set", "watm_unsealed=true")
     async with start("mitmdump-watm", tmp_path, *unsealed, "--mode", mode, observed=False) as program:
-        async with dialed(program) as stream:
+        async with dialed(program, r"own server listening at .*:(\d+)") as stream:
             with contextlib.suppress(ConnectionError):
                 assert await stream.read() == b""
         # Only a connection reveals it, since other modules with such a listener know the
         # destination.
-        await program.wait_for(rf"watm:{COMPONENT}@.* have no destination; add the option to: ")
+        await program.wait_for(rf"watm:{component}@.* have no destination; add the option to: ")
 
 
 @pytest.mark.limit(60)

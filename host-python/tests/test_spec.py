@@ -40,18 +40,19 @@ def test_a_module_and_its_options():
 
 
 def test_a_module_tells_what_it_is(tmp_path):
-    copy = tmp_path / "corp.wasm"
     for name, title, port, transport, takes_keys in [
         ("wireguard", "WireGuard", 51820, "udp", True),
         ("shadowsocks", "Shadowsocks", 8388, "both", False),
         ("socks5", "SOCKS5", 1080, "both", False),
         ("plain", "Plain TCP", 51820, "tcp", False),
     ]:
+        # mitmproxy parses a specification once.
+        copy = tmp_path / f"corp-{port}-{transport}.wasm"
         copy.write_bytes((resources.files("mitmproxy_watm") / "modules" / f"{name}.wasm").read_bytes())
         for module in (name, str(copy)):
             mode = WatmMode.parse(f"watm:{module}")
             assert mode.description == f"{title} server"
-            assert (mode.listen_port(8080), mode.transport_protocol, mode.parsed.takes_keys) == (port, transport, takes_keys)
+            assert (mode.listen_port(), mode.transport_protocol, mode.parsed.takes_keys) == (port, transport, takes_keys)
     # The name of a file says nothing.
     for other in (tmp_path / "wireguard.wasm", tmp_path / "missing-wireguard.wasm"):
         if "missing" not in other.name:

@@ -323,7 +323,7 @@ def page_through_tunnel(config: str, url: str, tmp_path: pathlib.Path) -> str:
     """Returns the page that the commands for one machine fetch with this client configuration."""
     port = str(free_port())
     proxy, curl = (
-        next(c for c in commands() if c.startswith(begin)).replace("8081", port)
+        next(c for c in commands() if c.startswith(begin)).replace("8082", port)
         for begin in ("mitmdump-watm --mode regular", "curl --proxy http")
     )
     (tmp_path / "client.conf").write_text(config)
