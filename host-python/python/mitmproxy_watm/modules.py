@@ -79,7 +79,7 @@ def read_name(module: AnyModule) -> str | None:
 def usual_transport(module: Module) -> Transport:
     """Returns the default protocols of a module: those of its description, or the first that it can listen on."""
     about = about_loaded(module)
-    if about is None and module.takes_packets:
+    if about is None and module.takes_packets and not module.listens_on:
         return "packets"
     return about_transport(about) or ("tcp" if module.listens_on[:1] == ["tcp"] else "udp")
 
