@@ -27,7 +27,7 @@ pub enum FetchError {
     #[error("timed out: {0}")]
     TimedOut(String),
     /// The server answered with an unexpected status.
-    #[error("answered with status {status}; must be 200")]
+    #[error("answered with status {status}")]
     Status {
         /// The HTTP status.
         status: u16,

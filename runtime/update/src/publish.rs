@@ -2,22 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use oci_client::client::{
-    Certificate, CertificateEncoding, ClientConfig, ClientProtocol, Config, ImageLayer,
-};
-use oci_client::errors::OciDistributionError;
-use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
-use oci_client::secrets::RegistryAuth;
-use oci_client::{Client, Reference, RegistryOperation};
-use reqwest::StatusCode;
-use reqwest::header::HeaderValue;
-use rustls::crypto::{CryptoProvider, ring};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use watm_seal::{Digest, Refused, Sealed, World};
 
 use crate::authorization::Authorizer;
-use crate::error::{FetchError, one_line};
-use crate::fetch::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE, address};
-use crate::network::{Credentials, Network, NetworkOptions, send};
+use crate::error::FetchError;
+use crate::fetch::address;
+use crate::manifest::{
+    CONFIG_MEDIA_TYPE, Descriptor, LAYER_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Manifest,
+};
+use crate::network::{Network, NetworkOptions, refused, send};
+use crate::reference::Reference;
 use crate::source::{Kind, Source};
 
 /// The reason why a module was not published.
@@ -39,7 +35,7 @@ pub enum PublishError {
 /// registry clients can download, under the tag of `to`. An existing tag moves. Returns `sha256:…`,
 /// the digest of its manifest, which identifies it permanently.
 ///
-/// The registry is trusted to end its answers: use your own.
+/// A registry takes a module in [`NetworkOptions::total_timeout`] or not at all.
 pub async fn publish(
     file: &[u8],
     to: &Source,
@@ -50,43 +46,35 @@ pub async fn publish(
         Kind::Oci(reference) if reference.digest().is_none() => reference,
         _ => return Err(PublishError::Destination(to.to_string())),
     };
-    let layer = ImageLayer::new(file.to_vec(), LAYER_MEDIA_TYPE.to_owned(), None);
-    let config = Config::new(
-        configuration(&sealed, file),
-        CONFIG_MEDIA_TYPE.to_owned(),
-        None,
-    );
-    let manifest = OciImageManifest {
-        media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
-        ..OciImageManifest::build(
-            std::slice::from_ref(&layer),
-            &config,
-            Some(annotations(&sealed)),
-        )
+    let config = configuration(&sealed, file);
+    let manifest = Manifest {
+        schema_version: 2,
+        media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
+        config: describe(CONFIG_MEDIA_TYPE, &config),
+        layers: vec![describe(LAYER_MEDIA_TYPE, file)],
+        annotations: Some(annotations(&sealed)),
     };
     let encoded =
         serde_json::to_vec(&manifest).map_err(|error| PublishError::Registry(error.to_string()))?;
     let digest = format!("sha256:{}", Digest::of(&encoded));
-    let client = client(network)?;
     let upload = async {
-        let authorization = authorize(reference, network).await?;
-        let push = RegistryOperation::Push;
-        client.auth(reference, &authorization, push).await?;
-        for (data, descriptor) in [
-            (layer.data, &manifest.layers[0]),
-            (config.data, &manifest.config),
-        ] {
-            client
-                .push_blob(reference, data, &descriptor.digest)
-                .await?;
-        }
-        let kind = HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE);
-        client.push_manifest_raw(reference, encoded, kind).await?;
-        Ok::<String, PublishError>(digest)
+        let registry = Registry::connect(reference, network).await?;
+        registry.put_blob(&manifest.layers[0], file).await?;
+        registry.put_blob(&manifest.config, &config).await?;
+        registry.put_manifest(encoded).await
     };
     match tokio::time::timeout(network.total_timeout, upload).await {
-        Ok(outcome) => outcome,
+        Ok(Ok(())) => Ok(digest),
+        Ok(Err(error)) => Err(PublishError::Registry(error.to_string())),
         Err(_) => Err(PublishError::Registry("took too long".to_owned())),
+    }
+}
+
+fn describe(media_type: &str, content: &[u8]) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: format!("sha256:{}", Digest::of(content)),
+        size: content.len() as u64,
     }
 }
 
@@ -113,56 +101,107 @@ fn annotations(sealed: &Sealed<'_>) -> BTreeMap<String, String> {
     .into()
 }
 
-fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
-    // The library uses the process's default provider. An error means that one is installed
-    // already.
-    let _ = CryptoProvider::install_default(ring::default_provider());
-    let authorities = (!network.authorities.is_empty()).then(|| Certificate {
-        encoding: CertificateEncoding::Pem,
-        data: network.authorities.clone(),
-    });
-    let config = ClientConfig {
-        protocol: match network.plain_http {
-            true => ClientProtocol::Http,
-            false => ClientProtocol::Https,
-        },
-        extra_root_certificates: authorities.into_iter().collect(),
-        connect_timeout: Some(network.connect_timeout),
-        read_timeout: Some(network.idle_timeout),
-        user_agent: concat!("watm/", env!("CARGO_PKG_VERSION")),
-        ..ClientConfig::default()
-    };
-    Ok(Client::try_from(config)?)
+/// A registry that accepts uploads to one repository.
+struct Registry<'a> {
+    client: Client,
+    reference: &'a Reference,
+    network: &'a NetworkOptions,
+    /// The header that satisfied the registry, if it requires one.
+    authorization: Option<HeaderValue>,
 }
 
-/// Returns the authentication that the registry requires. Tokens are fetched here, since the
-/// library would send the password to any token service that the registry names.
-async fn authorize(
-    reference: &Reference,
-    options: &NetworkOptions,
-) -> Result<RegistryAuth, PublishError> {
-    let failed = |error: FetchError| PublishError::Registry(error.to_string());
-    let client = Network::from(options.clone()).client().map_err(failed)?;
-    let registry = address(reference, options, "").map_err(failed)?;
-    let request = client.get(registry.clone());
-    let response = send(request).await.map_err(failed)?;
-    if response.status() != StatusCode::UNAUTHORIZED {
-        return Ok(RegistryAuth::Anonymous);
+impl<'a> Registry<'a> {
+    /// Asks the registry which credentials an upload needs, and gets them.
+    async fn connect(
+        reference: &'a Reference,
+        network: &'a NetworkOptions,
+    ) -> Result<Registry<'a>, FetchError> {
+        let client = Network::from(network.clone()).client()?;
+        let registry = address(reference, network, "")?;
+        let response = send(client.get(registry.clone())).await?;
+        let authorization = match response.status() {
+            StatusCode::UNAUTHORIZED => {
+                let authorizer = Authorizer {
+                    client: &client,
+                    options: network,
+                    registry: &registry,
+                    scope: format!("repository:{}:pull,push", reference.repository()),
+                };
+                Some(authorizer.satisfy(&response).await?.header()?)
+            }
+            _ => None,
+        };
+        Ok(Registry {
+            client,
+            reference,
+            network,
+            authorization,
+        })
     }
-    let authorizer = Authorizer {
-        client: &client,
-        options,
-        registry: &registry,
-        scope: format!("repository:{}:pull,push", reference.repository()),
-    };
-    match authorizer.satisfy(&response).await.map_err(failed)? {
-        Credentials::Basic(user, password) => Ok(RegistryAuth::Basic(user, password)),
-        Credentials::Bearer(token) => Ok(RegistryAuth::Bearer(token)),
+
+    /// Uploads a file in one piece, to the place that the registry names for it.
+    async fn put_blob(&self, described: &Descriptor, content: &[u8]) -> Result<(), FetchError> {
+        let start = self.address("blobs/uploads/")?;
+        let response = self.send(&start, self.client.post(start.clone())).await?;
+        if response.status() != StatusCode::ACCEPTED {
+            return Err(refused(&response));
+        }
+        let mut place = place(&response)?;
+        place
+            .query_pairs_mut()
+            .append_pair("digest", &described.digest);
+        let request = self
+            .client
+            .put(place.clone())
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .body(content.to_vec());
+        self.put(&place, request).await
+    }
+
+    async fn put_manifest(&self, manifest: Vec<u8>) -> Result<(), FetchError> {
+        let place = self.address(&format!("manifests/{}", self.reference.manifest()))?;
+        let request = self
+            .client
+            .put(place.clone())
+            .header(CONTENT_TYPE, MANIFEST_MEDIA_TYPE)
+            .body(manifest);
+        self.put(&place, request).await
+    }
+
+    async fn put(&self, place: &Url, request: RequestBuilder) -> Result<(), FetchError> {
+        let response = self.send(place, request).await?;
+        match response.status() {
+            StatusCode::CREATED => Ok(()),
+            _ => Err(refused(&response)),
+        }
+    }
+
+    /// Sends a request, with the credentials if it goes to the registry itself.
+    async fn send(&self, to: &Url, request: RequestBuilder) -> Result<Response, FetchError> {
+        let own = self.address("")?.origin() == to.origin();
+        match self.authorization.clone().filter(|_| own) {
+            Some(header) => send(request.header(AUTHORIZATION, header)).await,
+            None => send(request).await,
+        }
+    }
+
+    fn address(&self, end: &str) -> Result<Url, FetchError> {
+        let repository = self.reference.repository();
+        address(self.reference, self.network, &format!("{repository}/{end}"))
     }
 }
 
-impl From<OciDistributionError> for PublishError {
-    fn from(error: OciDistributionError) -> PublishError {
-        PublishError::Registry(one_line(&error.to_string()))
+/// Returns the address that a registry names for an upload. It may be relative.
+fn place(response: &Response) -> Result<Url, FetchError> {
+    let named = response.headers().get(LOCATION);
+    let place = named
+        .and_then(|place| place.to_str().ok())
+        .and_then(|place| response.url().join(place).ok())
+        .ok_or_else(|| FetchError::Redirect("names no place for an upload".to_owned()))?;
+    match (response.url().scheme(), place.scheme()) {
+        (_, "https") | ("http", "http") => Ok(place),
+        _ => Err(FetchError::Redirect(
+            "names a place for an upload without TLS; must be HTTPS".to_owned(),
+        )),
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use oci_client::Reference;
 use reqwest::Url;
 use watm_seal::Digest;
+
+use crate::reference::Reference;
 
 /// A source of modules.
 ///
@@ -70,7 +71,8 @@ impl FromStr for Source {
             reason,
         };
         if let Some(reference) = text.strip_prefix("oci://") {
-            return parse_reference(reference)
+            return reference
+                .parse()
                 .map(|reference| Source(Kind::Oci(reference)))
                 .map_err(|reason| refuse(text, reason));
         }
@@ -99,23 +101,6 @@ impl FromStr for Source {
     }
 }
 
-/// Parses a reference that names its registry. Other clients take a reference without one for one
-/// of a particular company.
-fn parse_reference(text: &str) -> Result<Reference, String> {
-    let first = text.split('/').next().unwrap_or_default();
-    let is_host = first.contains(['.', ':']) || first == "localhost";
-    if !is_host || !text.contains('/') {
-        return Err("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST".to_owned());
-    }
-    let reference: Reference = text.parse().map_err(|error| format!("{error}"))?;
-    match reference.digest() {
-        Some(digest) if !digest.starts_with("sha256:") => {
-            Err("has an unsupported digest; must be sha256:…".to_owned())
-        }
-        _ => Ok(reference),
-    }
-}
-
 /// Writes the source without the password that it may contain.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +114,7 @@ impl fmt::Display for Source {
                 }
                 url.fmt(f)
             }
-            Kind::Oci(reference) => write!(f, "oci://{}", reference.whole()),
+            Kind::Oci(reference) => write!(f, "oci://{}", reference),
         }
     }
 }

@@ -9,7 +9,7 @@ mod part;
 mod path;
 
 pub(crate) use folder::Folder;
-pub(crate) use oci::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE, address};
+pub(crate) use oci::address;
 pub(crate) use part::Part;
 pub(crate) use path::read as read_file;
 

@@ -2,12 +2,9 @@
 //! Container Initiative and the artifact layout of the CNCF's wasm working group: one layer, the
 //! module. Used by `fetch`.
 //!
-//! References, manifests and uploads are those of `oci-client`. Its downloads read manifests,
-//! tokens and error pages without a bound and follow addresses in manifests, so a registry could
-//! fill the memory of its clients. This module reads them with a bound, and uses no such address.
+//! Manifests, tokens and error pages are read with a bound, so that a registry cannot fill the
+//! memory of its clients. Addresses in manifests are not used.
 
-use oci_client::Reference;
-use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Client, Response, StatusCode, Url};
 use watm_seal::Digest;
@@ -16,13 +13,13 @@ use super::download::Download;
 use super::{Fetched, Part};
 use crate::authorization::Authorizer;
 use crate::error::{FetchError, one_line};
+use crate::manifest::{
+    CONFIG_MEDIA_TYPE, Descriptor, LAYER_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Manifest,
+};
 use crate::network::{Network, NetworkOptions, read_small, refused, send};
 use crate::record::Validators;
+use crate::reference::Reference;
 
-/// The media type of a WebAssembly artifact's configuration.
-pub(crate) const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
-/// The media type of its one layer.
-pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
 /// The largest manifest, in bytes. One with a single layer is below one KiB.
 const MAX_MANIFEST_BYTES: usize = 256 << 10;
 
@@ -66,7 +63,7 @@ pub(super) async fn fetch(
 }
 
 /// Returns the layer with the module. Fails if the manifest is not one of a module.
-fn layer(manifest: &OciImageManifest, limit: u64) -> Result<&OciDescriptor, FetchError> {
+fn layer(manifest: &Manifest, limit: u64) -> Result<&Descriptor, FetchError> {
     let refuse = |reason: String| Err(FetchError::Artifact(one_line(&reason)));
     let config = manifest.config.media_type.as_str();
     if config != CONFIG_MEDIA_TYPE {
@@ -91,7 +88,7 @@ fn layer(manifest: &OciImageManifest, limit: u64) -> Result<&OciDescriptor, Fetc
             "its layer has the digest {found:?}; must be sha256:…"
         ));
     }
-    match u64::try_from(layer.size).is_ok_and(|size| size <= limit) {
+    match layer.size <= limit {
         true => Ok(layer),
         false => Err(FetchError::TooLarge { limit }),
     }
@@ -122,7 +119,7 @@ pub(crate) fn address(
         true => "http",
         false => "https",
     };
-    let registry = reference.resolve_registry();
+    let registry = reference.host();
     Url::parse(&format!("{scheme}://{registry}/v2/{end}"))
         .map_err(|error| FetchError::Connection(error.to_string()))
 }
@@ -141,12 +138,11 @@ impl Registry<'_> {
     async fn manifest(
         &mut self,
         known: Option<&str>,
-    ) -> Result<Option<(OciImageManifest, Digest)>, FetchError> {
-        let digest = self.reference.digest();
-        let which = digest.or(self.reference.tag()).unwrap_or("latest");
+    ) -> Result<Option<(Manifest, Digest)>, FetchError> {
+        let which = self.reference.manifest();
         let url = self.address(&format!("manifests/{which}"))?;
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE));
+        headers.insert(ACCEPT, HeaderValue::from_static(MANIFEST_MEDIA_TYPE));
         let tag = known.and_then(|tag| HeaderValue::try_from(format!("\"{tag}\"")).ok());
         if let Some(tag) = tag {
             headers.insert(IF_NONE_MATCH, tag);
@@ -158,8 +154,8 @@ impl Registry<'_> {
             _ => return Err(refused(&response)),
         }
         let bytes = read_small(response, MAX_MANIFEST_BYTES, self.network).await?;
-        let found = match digest {
-            Some(digest) => check_digest(digest, &bytes)?,
+        let found = match self.reference.digest() {
+            Some(_) => check_digest(&which, &bytes)?,
             None => Digest::of(&bytes),
         };
         let manifest = serde_json::from_slice(&bytes).map_err(|error| {
@@ -170,7 +166,7 @@ impl Registry<'_> {
     }
 
     /// Fetches a layer, or the bytes missing from the part.
-    async fn blob(&self, layer: &OciDescriptor, part: &mut Part) -> Result<Fetched, FetchError> {
+    async fn blob(&self, layer: &Descriptor, part: &mut Part) -> Result<Fetched, FetchError> {
         let tag = Some(layer.digest.clone());
         if part.validators().tag != tag {
             part.discard().await?;
@@ -182,7 +178,7 @@ impl Registry<'_> {
             options: self.network,
             url: &self.address(&format!("blobs/{}", layer.digest))?,
             headers,
-            limit: layer.size.unsigned_abs(),
+            limit: layer.size,
             digest: tag,
         };
         download.run(part).await

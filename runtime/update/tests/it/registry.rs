@@ -390,3 +390,55 @@ async fn who_publishes_gives_no_password_to_another_host_either() {
     assert_eq!(service.seen().len(), 1);
     assert!(service.seen()[0].path.contains("pull%2Cpush"));
 }
+
+/// Starts a registry that takes uploads to a place, from whoever has the password.
+async fn taking(place: String) -> Server {
+    Server::new(move |_, request| {
+        let known = request.header("authorization") == Some("Basic bWU6c2VjcmV0");
+        match request.path.as_str() {
+            _ if !known => answer(401, &[("WWW-Authenticate", "Basic realm=\"x\"")], b""),
+            "/v2/team/wireguard/blobs/uploads/" if place.is_empty() => answer(202, &[], b""),
+            "/v2/team/wireguard/blobs/uploads/" => answer(202, &[("Location", &place)], b""),
+            _ => answer(201, &[], b""),
+        }
+    })
+    .await
+}
+
+/// Publishes a module to a registry with a password.
+async fn published_to(server: &Server) -> Result<String, String> {
+    let to = Source::parse(&reference(server)).expect("a registry");
+    let published = publish(&sealed("1.5"), &to, &with_password(&[])).await;
+    published.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn an_upload_goes_where_the_registry_names_a_place() {
+    let server = taking("/store/7?state=x".to_owned()).await;
+    let found = published_to(&server).await.expect("taken");
+    assert!(found.starts_with("sha256:"), "{found}");
+    let paths: Vec<String> = server.seen().into_iter().map(|it| it.path).collect();
+    let digest = digest(&sealed("1.5")).replace(':', "%3A");
+    assert_eq!(paths[2], format!("/store/7?state=x&digest={digest}"));
+    assert_eq!(paths[5], "/v2/team/wireguard/manifests/stable");
+    assert_eq!(paths.len(), 6, "{paths:?}");
+}
+
+#[tokio::test]
+async fn a_place_at_another_host_gets_no_password() {
+    let (store, place) = elsewhere().await;
+    let server = taking(place).await;
+    let reason = published_to(&server).await.expect_err("status 200");
+    assert!(reason.contains("status 200"), "{reason}");
+    assert_eq!(store.seen().len(), 1);
+    assert_eq!(store.seen()[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn an_upload_needs_a_place() {
+    for place in ["", "ftp://example.com/", "http://["] {
+        let server = taking(place.to_owned()).await;
+        let reason = published_to(&server).await.expect_err("nowhere to go");
+        assert!(reason.contains("place for an upload"), "{reason}");
+    }
+}

@@ -144,6 +144,9 @@ async fn converse(
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect(),
     };
+    let length = request.header("content-length");
+    let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+    stream.read_exact(&mut vec![0; length]).await?;
     let number = {
         let mut log = log.lock().expect("whole");
         log.push(request.clone());

@@ -40,8 +40,8 @@ fn sources_are_told_apart() {
         ("https://me:secret@:99999/", "source \"http\""),
         ("oci://a", "REGISTRY"),
         ("oci://team/a", "REGISTRY"),
-        ("oci://r.example.com/A:b", "invalid reference format"),
-        ("oci://r.example.com/a@sha256:12", "invalid reference"),
+        ("oci://r.example.com/A:b", "not a repository"),
+        ("oci://r.example.com/a@sha256:12", "unsupported digest"),
     ] {
         let error = Source::parse(text).expect_err(text).to_string();
         assert!(
