@@ -18,7 +18,7 @@ MANIFESTS = ("Cargo.toml", "watm/Cargo.toml", "watm/tls/Cargo.toml")
 """The workspaces: the host, and the modules that it carries."""
 
 SHIPPED = {
-    "watm", "watm-python", "watm-wireguard", "watm-plain", "watm-proxy-protocol", "watm-reverse", "watm-shadowsocks",
+    "watm", "watm-python", "watm-wireguard", "watm-plain", "watm-proxy-protocol", "watm-reverse", "watm-shadowsocks", "watm-tun",
     "watm-socks5", "watm-tls",
 }  # fmt: skip
 """The crates that artefacts are made of."""

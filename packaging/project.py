@@ -12,7 +12,7 @@ DIST = ROOT / "dist"
 MODULES = ROOT / "host-python" / "python" / "mitmproxy_watm" / "modules"
 """The sealed modules, and the root that they are sealed under."""
 
-NAMES = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "wireguard")
+NAMES = ("plain", "proxy-protocol", "reverse", "shadowsocks", "socks5", "tls", "tun", "wireguard")
 """The modules of an artefact."""
 
 HOST_PROGRAM = Path(os.environ.get("WATM_HOST_PROGRAM", ROOT / "target" / "release" / "watm"))

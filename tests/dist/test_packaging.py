@@ -78,7 +78,7 @@ def test_the_doctor_examines_an_installation(dist: Path):
         return done.returncode, checks
 
     _, checks = examined()
-    assert checks.keys() == {"program", "engine", "module", "state", "cache", "datagrams"}
+    assert checks.keys() == {"program", "engine", "module", "state", "cache", "datagrams", "exec"}
     assert all(check["ok"] for check in checks.values()), checks
     assert checks["engine"]["found"] == "modules run as machine code"
     assert "asks for your approval" in checks["module"]["found"]
