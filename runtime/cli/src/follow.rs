@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -57,6 +58,21 @@ pub(crate) fn log_refused(failure: &Failure) {
     tracing::error!(target: PROGRAM, "{failure}; keeping the previous module");
 }
 
+/// Waits until a file has changed since it was `known`, and is complete: two checks in a row saw the
+/// same. Notes the new state.
+pub(crate) async fn changed(path: &Path, known: &mut Option<Mark>) {
+    let mut seen = *known;
+    loop {
+        sleep(INTERVAL).await;
+        let now = Mark::of(path);
+        if now.is_some() && now == seen && now != *known {
+            *known = now;
+            return;
+        }
+        seen = now;
+    }
+}
+
 async fn follow_file<Swapping>(
     loaded: &Loaded,
     mut known: Option<Mark>,
@@ -64,18 +80,12 @@ async fn follow_file<Swapping>(
 ) where
     Swapping: Future<Output = Result<(), Error>>,
 {
-    let mut seen = known;
     loop {
-        sleep(INTERVAL).await;
-        let now = Mark::of(&loaded.file);
-        if now.is_some() && now == seen && now != known {
-            known = now;
-            match replace(loaded, swap).await {
-                Ok(()) => log_swapped(&loaded.file.display()),
-                Err(failure) => log_refused(&failure),
-            }
+        changed(&loaded.file, &mut known).await;
+        match replace(loaded, swap).await {
+            Ok(()) => log_swapped(&loaded.file.display()),
+            Err(failure) => log_refused(&failure),
         }
-        seen = now;
     }
 }
 

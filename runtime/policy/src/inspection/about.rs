@@ -157,13 +157,6 @@ impl About {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts, numbers and lists are JSON")
     }
-
-    /// Returns the outermost table of a format.
-    pub fn fields(&self, format: &str) -> &[Field] {
-        let format = self.formats.iter().find(|known| known.name == format);
-        let table = format.and_then(|format| format.tables.first());
-        table.map_or(&[], |table| &table.fields)
-    }
 }
 
 /// Parses a section. Returns `None` for a version of the format that this host does not know. The
@@ -229,12 +222,11 @@ mod tests {
         let about = parse(section).unwrap().unwrap();
         assert_eq!((about.name.as_str(), about.port), ("x-1", Some(9)));
         assert_eq!(about.networks(), [Network::Tcp]);
-        let [a, b] = about.fields("json") else {
+        let [a, b] = about.formats[0].tables[0].fields.as_slice() else {
             panic!("two fields")
         };
         assert_eq!(a.default, Some(Default::Number(3)));
         assert!(b.required && !a.required);
-        assert!(about.fields("toml").is_empty());
     }
 
     #[test]

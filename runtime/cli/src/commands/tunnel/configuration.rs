@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio::time::sleep;
 use watm_runtime::Dialer;
 
 use super::file::File;
 use crate::failure::Failure;
-use crate::follow::INTERVAL;
+use crate::follow::changed;
 use crate::inputs::read;
 use crate::logging::PROGRAM;
 use crate::watch::Mark;
@@ -72,23 +71,15 @@ impl Configuration<'_> {
     }
 
     async fn follow_file(&self, path: &Path, dialer: &Dialer) {
-        let (mut known, mut seen) = (self.mark, self.mark);
+        let mut known = self.mark;
         loop {
-            sleep(INTERVAL).await;
-            let now = Mark::of(path);
-            // A file that is still being written changes again.
-            if now.is_some() && now == seen && now != known {
-                known = now;
-                match self.replace(dialer).await {
-                    Ok(()) => {
-                        tracing::info!(target: PROGRAM, "read {} again", path.display());
-                    }
-                    Err(failure) => {
-                        tracing::error!(target: PROGRAM, "{failure}; keeping the previous configuration");
-                    }
+            changed(path, &mut known).await;
+            match self.replace(dialer).await {
+                Ok(()) => tracing::info!(target: PROGRAM, "read {} again", path.display()),
+                Err(failure) => {
+                    tracing::error!(target: PROGRAM, "{failure}; keeping the previous configuration");
                 }
             }
-            seen = now;
         }
     }
 
