@@ -67,9 +67,10 @@ fn each_broken_rule_fails_its_check() {
             "swap 2",
         ),
         (
+            // Both ends change the byte: a change that undoes itself would pass.
             "bytes",
             "Some(data) => self.pending = data,",
-            "Some(mut data) => { if data.len() > 1000 { data[7] ^= 1; } self.pending = data }",
+            "Some(mut data) => { if data.len() > 1000 { data[7] = data[7].wrapping_add(1); } self.pending = data }",
             "another byte at",
         ),
         (
