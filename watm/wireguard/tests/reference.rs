@@ -24,7 +24,7 @@ fn the_page_has_the_networks_by_name() {
     for preset in PRESETS {
         let row = format!(
             "| `{}` | {} | `{}` | `{}` |",
-            preset.name, preset.title, preset.from_peer, preset.to_peer
+            preset.name, preset.title, preset.up, preset.down
         );
         assert!(page.contains(&row), "{PAGE} has no row {row}");
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::ConfigError;
+use watm_netem::Device;
 use watm_netstack::Algorithm;
 use watm_schema::{Field, names};
 
@@ -120,6 +121,11 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
 
     let watm = the_only(&blocks, Section::Watm)?;
     let dns: Vec<_> = interface.words("DNS", value::dns)?;
+    let connects = !peers.is_empty() && peers.iter().all(|peer| peer.endpoint.is_some());
+    let device = match connects {
+        true => Device::Own,
+        false => Device::Peer,
+    };
     Ok(Config {
         private_key,
         public_key,
@@ -152,7 +158,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         },
         limits: limits(watm)?,
         network: match watm {
-            Some(block) => block.each("Network", watm_netem::parse)?,
+            Some(block) => block.each("Network", |text| watm_netem::parse(text, device))?,
             None => Vec::new(),
         },
         warnings,
@@ -442,4 +448,33 @@ fn field(line: usize, section: Section, name: &str) -> Result<Meaning, ConfigErr
         ),
     };
     Err(field_error(line, section, &value::quote(name), why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+    const OTHER: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+    const PEER: &str = "TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=";
+
+    /// Returns the rates from the peers and to them, with these lines in each `[Peer]`.
+    fn rates(peers: &[(&str, &str)]) -> Vec<Option<u64>> {
+        let mut text = format!("[Interface]\nPrivateKey = {KEY}\n[Watm]\nNetwork = dsl\n");
+        for (key, line) in peers {
+            text.push_str(&format!("[Peer]\nPublicKey = {key}\n{line}\n"));
+        }
+        let config = parse(&text).unwrap();
+        config.network.iter().map(|rule| rule.path.rate).collect()
+    }
+
+    #[test]
+    fn a_network_by_name_is_that_of_the_end_that_connects() {
+        let (up, down) = (Some(1_000_000), Some(8_000_000));
+        let endpoint = "Endpoint = 192.0.2.1:51820";
+        assert_eq!(rates(&[(PEER, endpoint)]), [down, up]);
+        assert_eq!(rates(&[(PEER, endpoint), (OTHER, endpoint)]), [down, up]);
+        assert_eq!(rates(&[(PEER, endpoint), (OTHER, "")]), [up, down]);
+        assert_eq!(rates(&[]), [up, down]);
+    }
 }
