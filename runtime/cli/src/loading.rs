@@ -34,6 +34,9 @@ pub(crate) struct LoadingOptions {
     grants: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
+    /// True if the state stays as it is.
+    #[arg(skip)]
+    trial: bool,
 }
 
 impl LoadingOptions {
@@ -57,6 +60,14 @@ impl LoadingOptions {
         let name = running.seal().map(|proof| proof.manifest.name.clone());
         bound.expected.name = bound.expected.name.or(name);
         bound
+    }
+
+    /// Returns the options for a module that is only tried: it does not count as run.
+    pub(crate) fn for_trial(&self) -> LoadingOptions {
+        LoadingOptions {
+            trial: true,
+            ..self.clone()
+        }
     }
 
     /// Loads a module for a replay. It can do nothing, so it needs no approval.
@@ -128,7 +139,11 @@ impl LoadingOptions {
             .state
             .trust()
             .built_in(root.or(built.root), built.floors);
-        Ok(trust.grants(grants))
+        let trust = trust.grants(grants);
+        match self.trial {
+            true => Ok(trust.for_trial()?),
+            false => Ok(trust),
+        }
     }
 
     /// Reads the root in this file. A state belongs to one root: with another root's state, no

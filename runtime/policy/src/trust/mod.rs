@@ -81,6 +81,15 @@ impl Trust {
         self
     }
 
+    /// Judges modules by the state as it is now, and writes nothing: no release counts as run, and no
+    /// usage is recorded. For tests of modules.
+    pub fn for_trial(self) -> Result<Trust, Error> {
+        Ok(Trust {
+            store: self.store.copied()?,
+            ..self
+        })
+    }
+
     /// Allows modules without a seal, for development. Status and logs show them as unsealed.
     /// Default: no.
     pub fn allow_unsealed(mut self, allowed: bool) -> Trust {

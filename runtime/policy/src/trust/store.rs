@@ -20,12 +20,28 @@ pub(super) enum Store {
     User,
     File(PathBuf),
     /// Kept for the life of the process.
-    Memory(Arc<Mutex<State>>),
+    Memory {
+        state: Arc<Mutex<State>>,
+        /// The path of a state, beside which usage is recorded.
+        usage: Option<PathBuf>,
+    },
 }
 
 impl Store {
+    /// Keeps a state, which begins empty, and records usage in the user's folder.
     pub(super) fn in_memory() -> Store {
-        Store::Memory(Arc::default())
+        Store::Memory {
+            state: Arc::default(),
+            usage: user_path(),
+        }
+    }
+
+    /// Returns a copy of the state as it is now. Changes and usage are forgotten.
+    pub(super) fn copied(&self) -> Result<Store, Error> {
+        Ok(Store::Memory {
+            state: Arc::new(Mutex::new(self.load()?)),
+            usage: None,
+        })
     }
 
     /// Returns the state.
@@ -47,7 +63,7 @@ impl Store {
     /// Writes a module's acceptance. A failed write is an error if it would have changed more than the
     /// time in the state, and a warning otherwise.
     pub(super) fn accept(&self, proof: &Proof, time: u64) -> Result<(), Error> {
-        if let Store::Memory(state) = self {
+        if let Store::Memory { state, .. } = self {
             let mut state = state.lock().expect("no panic under this lock");
             state.accept_proof(proof, time);
             return Ok(());
@@ -71,11 +87,12 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of the state, or that of the user's for one that is only in memory.
+    /// Returns the path of the state, beside which usage is recorded.
     pub(super) fn path(&self) -> Option<PathBuf> {
         match self {
             Store::File(path) => Some(path.clone()),
-            Store::User | Store::Memory(_) => user_path(),
+            Store::User => user_path(),
+            Store::Memory { usage, .. } => usage.clone(),
         }
     }
 
@@ -109,13 +126,13 @@ impl Store {
                     "the user has no home folder for the state of trusted modules".to_owned(),
                 )
             }),
-            Store::Memory(_) => Ok(None),
+            Store::Memory { .. } => Ok(None),
         }
     }
 
     fn memory(&self) -> State {
         match self {
-            Store::Memory(state) => state.lock().expect("no panic under this lock").clone(),
+            Store::Memory { state, .. } => state.lock().expect("no panic under this lock").clone(),
             Store::User | Store::File(_) => State::default(),
         }
     }

@@ -295,6 +295,28 @@ fn an_acceptance_is_written_once_the_module_has_started() {
 }
 
 #[test]
+fn a_trial_reads_the_state_and_writes_nothing() {
+    let (root, sealed) = sealed(30);
+    let (trust, file) = at("trial");
+    file.update(|state| state.adopt(&root)).expect("written");
+    let trial = trust.clone().for_trial().expect("readable");
+    assert_eq!(
+        load(&trial, &sealed, &LoadOptions::default()),
+        "needs-approval"
+    );
+    let approve = LoadOptions {
+        approve: true,
+        ..LoadOptions::default()
+    };
+    let before = file.load().expect("readable");
+    let seal = trial.verify("m.wasm", &sealed, &approve).expect("good");
+    seal.accept().expect("kept");
+    assert_eq!(seal.state_path(), None);
+    assert_eq!(file.load().expect("readable"), before);
+    assert!(before.known(&name()).is_none());
+}
+
+#[test]
 fn an_acceptance_that_cannot_be_written_is_noticed_before_the_module_starts() {
     let (root, sealed) = sealed(30);
     let (trust, file) = at("room");

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use watm_runtime::Destination;
 
 use self::report::{Report, Verdict};
-use self::subject::Subject;
+use self::subject::{SERVER, Subject};
 use crate::failure::{Failure, Outcome};
 use crate::inputs::{destination, read};
 use crate::loading::LoadingOptions;
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         ),
         None => None,
     };
-    let module = arguments.loading.load(&arguments.file, true)?;
+    let module = arguments.loading.for_trial().load(&arguments.file, true)?;
     let subject = Subject {
         module,
         config: config.unwrap_or_default(),
@@ -76,6 +76,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         to: arguments.to.clone(),
         seed: arguments.seed,
     };
+    if let Some(path) = &arguments.dial_config
+        && !subject.finds_server()
+    {
+        return Err(Failure::unusable(format!(
+            "{}: must contain {SERVER}, which stands for the address and port of the server that \
+             the checks start, as in Endpoint = {SERVER}",
+            path.display()
+        )));
+    }
     let mut report = Report::new(&subject);
     stop::run(|mut stop| async move {
         let checks = all(&subject, &arguments.only, &mut report);

@@ -16,7 +16,7 @@ const SOMEWHERE: &str = "10.9.8.7:80";
 const ATTEMPTS: usize = 50;
 
 /// The part of a configuration of a client that stands for the server's address.
-const SERVER: &str = "{server}";
+pub(super) const SERVER: &str = "{server}";
 
 /// A module, and the options for its checks.
 pub(super) struct Subject {
@@ -130,6 +130,12 @@ impl Subject {
             true => Err("needs --dial-config, the configuration of a client".to_owned()),
             false => Ok(()),
         }
+    }
+
+    /// Returns true if a client finds the server: by its configuration, or by its destination.
+    pub(super) fn finds_server(&self) -> bool {
+        let names = |config: &String| config.contains(SERVER);
+        !self.names_destinations() || self.dial_config.as_ref().is_none_or(names)
     }
 
     /// Returns true if flows name a destination. A component without a description may.
