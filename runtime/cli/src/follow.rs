@@ -1,7 +1,6 @@
 //! Following an origin of newer modules: a running program swaps its module when the file changes, or
 //! when a source has a newer release. The commands that accept connections call it.
 
-use std::fmt::Display;
 use std::future::Future;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -36,9 +35,8 @@ where
                 .take();
             if let Some(updates) = updates {
                 let swap = async |module: Module| {
-                    let name = module.name().to_owned();
-                    swap(module).await?;
-                    log_swapped(&name);
+                    swap(module.clone()).await?;
+                    log_swapped(&module);
                     Ok(())
                 };
                 updates.follow(&loaded.module, swap).await;
@@ -48,9 +46,17 @@ where
     std::future::pending().await
 }
 
-/// Logs that another module serves.
-pub(crate) fn log_swapped(module: &impl Display) {
+/// Logs that another module serves: by the name and the release of its seal, if it has one.
+pub(crate) fn log_swapped(module: &Module) {
+    let module = named(module);
     tracing::info!(target: PROGRAM, %module, "swapped in {module}");
+}
+
+fn named(module: &Module) -> String {
+    match module.seal() {
+        Some(proof) => format!("{} {}", proof.manifest.name, proof.manifest.release),
+        None => module.name().to_owned(),
+    }
 }
 
 /// Logs that another module could not be put in place.
@@ -83,7 +89,7 @@ async fn follow_file<Swapping>(
     loop {
         changed(&loaded.file, &mut known).await;
         match replace(loaded, swap).await {
-            Ok(()) => log_swapped(&loaded.file.display()),
+            Ok(module) => log_swapped(&module),
             Err(failure) => log_refused(&failure),
         }
     }
@@ -92,7 +98,7 @@ async fn follow_file<Swapping>(
 async fn replace<Swapping>(
     loaded: &Loaded,
     swap: &impl Fn(Module) -> Swapping,
-) -> Result<(), Failure>
+) -> Result<Module, Failure>
 where
     Swapping: Future<Output = Result<(), Error>>,
 {
@@ -100,5 +106,6 @@ where
     let module = spawn_blocking(move || loading.load(&file, false))
         .await
         .map_err(Failure::failed)??;
-    Ok(swap(module).await?)
+    swap(module.clone()).await?;
+    Ok(module)
 }

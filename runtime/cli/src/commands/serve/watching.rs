@@ -67,7 +67,7 @@ impl Watching {
                         continue;
                     }
                     match service.reload_module(frontend).await {
-                        Ok(true) => follow::log_swapped(&file.display()),
+                        Ok(true) => follow::log_swapped(&frontend.module().await),
                         Ok(false) => {}
                         Err(failure) => follow::log_refused(&failure),
                     }
