@@ -126,7 +126,7 @@
 //! | `host.connections_open` | those of them that a component has now |
 //! | `host.accept_shortages` | failures to accept, for lack of descriptors or memory |
 //! | `host.flows` | flows open now |
-//! | `host.flows_opened` | flows offered to the application |
+//! | `host.flows_opened` | flows offered to the application, and those that it dialled |
 //! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |
 //! | `host.dropped.restarting` | datagrams that came while no instance ran |
 //! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |

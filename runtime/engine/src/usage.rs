@@ -69,6 +69,7 @@ impl UsageRecord {
     pub fn change(&self, module: &Module) {
         self.write();
         *self.0.of.lock().unwrap_or_else(PoisonError::into_inner) = Of::new(module);
+        self.write();
     }
 
     /// Returns the usage as of now.

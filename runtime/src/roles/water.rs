@@ -89,7 +89,12 @@ impl WaterRole {
 
 impl Runner for WaterRole {
     fn open(self: Arc<Self>, job: Job) -> Opening<Opened> {
-        self.module.serving().runner.open(job)
+        let opening = self.module.serving().runner.open(job);
+        Box::pin(async move {
+            let opened = opening.await?;
+            self.module.settings().counters.flows_opened.add(1);
+            Ok(opened)
+        })
     }
 
     fn open_datagrams(self: Arc<Self>, _: Job) -> Opening<DatagramFlow> {

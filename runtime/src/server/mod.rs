@@ -133,9 +133,12 @@ impl Server {
         destination: Option<Destination>,
     ) -> Result<BegunDial<StreamFlow>, Error> {
         let dial = dial(Network::Tcp, destination);
-        self.handle
+        let begun = self
+            .handle
             .ask_async(|reply| Command::Dial(dial, reply))
-            .await
+            .await?;
+        self.handle.hub.counters.flows_opened.add(1);
+        Ok(begun)
     }
 
     /// Has the module carry datagrams to `destination`, each whole, and the answers back; otherwise
@@ -157,14 +160,16 @@ impl Server {
         let begun = self
             .handle
             .ask_async(|reply| Command::DialDatagrams(dial, reply))
-            .await;
-        begun.map_err(|error| match error {
-            Error::Refused {
-                module,
-                code: ErrorCode::NotSupported,
-            } => Error::NoDatagrams { module },
-            other => other,
-        })
+            .await
+            .map_err(|error| match error {
+                Error::Refused {
+                    module,
+                    code: ErrorCode::NotSupported,
+                } => Error::NoDatagrams { module },
+                other => other,
+            })?;
+        self.handle.hub.counters.flows_opened.add(1);
+        Ok(begun)
     }
 
     /// Stops accepting connections, after those in the backlog. Then the port is free; open
