@@ -475,7 +475,7 @@ def test_a_socks5_server_shows_what_its_users_do(example_com, tmp_path):
 
 FILES = (
     "root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm",
-    "own.json", "own.sealed.wasm", "own.wasm", "undo.wasm",
+    "own.json", "own.wasm", "own-1.1.wasm", "own-1.3.wasm", "service.wasm",
 )  # fmt: skip
 
 
@@ -533,6 +533,14 @@ def test_modules_are_checked(command, tmp_path):
     assert done.returncode == 0
 
 
+def test_a_client_that_cannot_find_the_server_is_refused(tmp_path):
+    (tmp_path / "client.json").write_text('{"server": "127.0.0.1:1080"}')
+    command = [WATM, "check", "--unsealed", MODULES / "socks5.wasm", "--dial-config", "client.json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), timeout=START, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "client.json: must contain {server}" in done.stderr
+
+
 def test_a_description_is_read(tmp_path):
     [description] = blocks("json,about")
     section = b"\x0awatm.about" + description.encode()
@@ -579,40 +587,47 @@ def echo() -> Iterator[str]:
 def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
     signer = Signer(tmp_path)
     signer.run("watm trust root.watm", "root +[0-9a-f]{64}")
-    build, component, inspect, listen = (
+    build, component, inspect, copy, listen = (
         signer.here(next(c for c in commands() if c.startswith(begin)))
-        for begin in ("cargo build --release --target", "cargo run --locked", "watm inspect own", "watm listen --unsealed own")
+        for begin in ("cargo build --release --target", "cargo run --locked", "watm inspect own", "cp own", "watm listen --unsealed service")
     )
     run = {"shell": True, "cwd": ROOT, "env": environment(tmp_path), "check": True, "timeout": BUILD}
-    for command in (build, component, inspect):
+    for command in (build, component, inspect, copy):
         subprocess.run(command, **run)
     [manifest] = (block for block in blocks("json,manifest") if '"team-a/own"' in block)
-    (tmp_path / "own.json").write_text(manifest)
     port = free_port()
     listen = listen.replace("4435", str(port)).replace("127.0.0.1:8000", echo)
+
+    inspecting = {"env": environment(tmp_path), "capture_output": True, "text": True, "timeout": START}
 
     def exchange(connection: socket.socket, said: bytes) -> None:
         connection.sendall(said)
         assert connection.recv(100) == said
 
+    def release(number: str) -> None:
+        (tmp_path / "own.json").write_text(manifest.replace('"release": "1.1"', f'"release": "{number}"'))
+
     with terminal(f"exec {listen}", tmp_path) as listening:
         listening.expect(f"listening on 127.0.0.1:{port}")
         with socket.create_connection(("127.0.0.1", port), timeout=START) as before:
             exchange(before, b"before")
+            release("1.1")
             signer.run("watm seal own.wasm", "sealed +team-a/own 1.1")
             signer.run("watm trust --approve own", "team-a/own")
-            signer.run("watm update own", "updated +team-a/own 1.1")
-            listening.expect("swapped in")
+            signer.run("watm update own-1.1", "updated +team-a/own 1.1")
+            listening.expect("swapped in team-a/own 1.1")
             exchange(before, b"still open")
             # Both ways back: a higher number, and this host alone.
-            (tmp_path / "own.json").write_text(manifest.replace('"release": "1.1"', '"release": "1.2"'))
-            signer.run("watm seal own.sealed", "sealed +team-a/own 1.2")
-            signer.run("watm update undo", "updated +team-a/own 1.2, from 1.1")
-            listening.expect("swapped in")
+            release("1.3")
+            signer.run("watm seal own-1.1", "sealed +team-a/own 1.3")
+            signer.run("watm update own-1.3", "updated +team-a/own 1.3, from 1.1")
+            listening.expect("swapped in team-a/own 1.3")
+            shown = subprocess.run([WATM, "inspect", tmp_path / "service.wasm"], **inspecting).stdout
+            assert "last run: release 1.3" in shown
             signer.run("watm trust --forget", "root +[0-9a-f]{64}")
             signer.run("watm trust --approve own", "team-a/own")
-            signer.run("watm update --allow-downgrade", "updated +team-a/own 1.1, from 1.2")
-            listening.expect("swapped in")
+            signer.run("watm update --allow-downgrade", "updated +team-a/own 1.1, from 1.3")
+            listening.expect("swapped in team-a/own 1.1")
             exchange(before, b"open through all swaps")
         with socket.create_connection(("127.0.0.1", port), timeout=START) as after:
             exchange(after, b"after")
