@@ -11,7 +11,7 @@ from watm_test_support.repository import ROOT
 # The permitted files. Sockets, file permissions, executable memory and signals differ between
 # systems; nothing else does.
 ALLOWED = (
-    "runtime/src/driver/slice.rs",
+    "runtime/engine/src/slice.rs",
     "runtime/net/src/sockets/",
     "runtime/engine/src/executable_memory.rs",
     "runtime/launch/src/",

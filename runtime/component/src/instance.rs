@@ -32,6 +32,7 @@ use watm_engine::hub::Hub;
 use watm_engine::limiter::{Limiter, MEMORIES_OF_COMPONENT};
 use watm_engine::log::Logger;
 use watm_engine::log::MAX_MESSAGE;
+use watm_engine::slice;
 use watm_net::account::{CALL_BYTES, Charge};
 use watm_net::flow::{DatagramFlow, StreamFlow, charge, datagram_pair, stream_pair};
 use watm_net::ports::Port;
@@ -179,6 +180,7 @@ impl Instance {
             if state.hub.is_closing() || state.replay_interrupts() {
                 return Ok(UpdateDeadline::Interrupt);
             }
+            slice::look(Clock::now());
             Ok(state.cpu.tick())
         });
         store.set_hostcall_fuel(CALL_BYTES);
@@ -552,9 +554,11 @@ impl State {
     /// Counts the time of the module since `begin`, and takes it from its share.
     fn spent(&self, begin: Clock) {
         // The cast overflows after 584 years.
-        let spent = begin.elapsed().as_nanos() as u64;
+        let now = Clock::now();
+        let spent = now.duration_since(begin).as_nanos() as u64;
         self.hub.counters.guest_time_ns.add(spent);
         self.cpu_quota.spend(spent);
+        slice::look(now);
     }
 }
 

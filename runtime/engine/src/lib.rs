@@ -15,6 +15,7 @@ pub mod limiter;
 pub mod log;
 mod module;
 mod rollback;
+pub mod slice;
 mod ticker;
 mod usage;
 

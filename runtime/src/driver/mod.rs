@@ -9,7 +9,6 @@ mod generation;
 mod pace;
 mod restart;
 mod run;
-mod slice;
 mod swap;
 mod water;
 
@@ -28,6 +27,7 @@ use watm_component::recording::Recorder;
 use watm_component::{BegunDial, Dial, Grants, Tape};
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
+use watm_engine::slice;
 use watm_net::connect::Connect;
 use watm_net::flow::{DatagramFlow, StreamFlow};
 use watm_net::ports::{CarriedPort, DatagramPort, Port};
@@ -123,7 +123,7 @@ fn serve(
     commands: mpsc::Receiver<Command>,
     started: &blocking::SyncSender<Result<Handle, Error>>,
 ) {
-    slice::shorten();
+    slice::begin();
     let closed = ClosedOnDrop(plan.hub.clone());
     let failed = |error| {
         // The builder waits for this, unless its thread is gone.

@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
 
 use watm_engine::cpu_quota::CpuQuota;
+use watm_engine::slice;
 use watm_net::counters::Counters;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
@@ -96,6 +97,7 @@ impl CpuMeter {
     /// Handles a tick while the guest is at work: interrupts the guest past the limit, or makes it
     /// yield.
     pub(super) fn tick(&self) -> UpdateDeadline {
+        slice::look(Instant::now());
         let now = thread_time();
         let mut count = self.count();
         if self.shared.counting.swap(true, Ordering::Relaxed) {
@@ -166,10 +168,12 @@ impl<F: Future> Future for Metered<F> {
         if this.meter.is_counting() {
             this.meter.count().add(thread_time());
         }
+        let end = Instant::now();
         // The cast overflows after 584 years.
-        let spent = now.elapsed().as_nanos() as u64;
+        let spent = end.duration_since(now).as_nanos() as u64;
         this.meter.counters.guest_time_ns.add(spent);
         this.meter.cpu_quota.spend(spent);
+        slice::look(end);
         polled
     }
 }
