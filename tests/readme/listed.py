@@ -18,6 +18,7 @@ TESTED = {
     "cargo build --release --target wasm32-unknown-unknown": "test_a_module_of_ones_own_is_sealed_and_swapped",
     "cargo run --locked -q --manifest-path watm/Cargo.toml -p watm-componentize": "test_a_module_of_ones_own_is_sealed_and_swapped",
     "cp own.wasm service.wasm": "test_a_module_of_ones_own_is_sealed_and_swapped",
+    "watm new": "test_a_starter_is_built_and_checked",
     "watm inspect own.wasm": "test_a_module_of_ones_own_is_sealed_and_swapped",
     "watm listen --unsealed service.wasm": "test_a_module_of_ones_own_is_sealed_and_swapped",
     "watm seal own-1.1.wasm": "test_a_module_of_ones_own_is_sealed_and_swapped",

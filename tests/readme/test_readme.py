@@ -23,7 +23,7 @@ import pytest
 
 import mitmproxy_watm
 from mitmproxy_watm.modules import about_of
-from watm_test_support import mitmproxy_programs
+from watm_test_support import mitmproxy_programs, starters
 from watm_test_support.ports import free_port
 from watm_test_support.repository import MODULES, WATM
 
@@ -514,6 +514,15 @@ class Signer:
                 child.sendline("correct horse")
             child.expect("public +([0-9a-f]{64})")
             return child.match[1]
+
+
+@pytest.mark.parametrize("language", starters.LANGUAGES)
+def test_a_starter_is_built_and_checked(language, tmp_path):
+    assert f"watm new own --language {language}" in commands()
+    module = starters.build(language, tmp_path)
+    command = [WATM, "check", "--unsealed", module]
+    done = subprocess.run(command, env=environment(tmp_path), timeout=2 * START, capture_output=True, text=True)
+    assert "13 passed, 0 failed, 0 skipped" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("watm check")])

@@ -13,6 +13,18 @@ use exports::watm::transport::endpoint::{
 use watm::transport::flows::{self, DatagramFlow, FlowInfo};
 use watm::transport::sockets::{self, ByteStream, Direction, Listener};
 
+/// The description of the module, by which hosts name it.
+const ABOUT: &[u8] = br#"{
+  "about": 1, "name": "tcp-forward", "title": "tcp-forward",
+  "summary": "Passes connections on unchanged.",
+  "accepts": true, "dials": true, "destinations": false,
+  "sockets": [{"label": "listen", "transport": "tcp"}]
+}"#;
+
+#[used]
+#[cfg_attr(target_family = "wasm", unsafe(link_section = "watm.about"))]
+static SECTION: [u8; ABOUT.len()] = *ABOUT.as_array().unwrap();
+
 const LISTENER: u64 = 0;
 /// Bytes a read, and reads of one direction in one call: 1 MiB, a millisecond's work.
 const CHUNK: u32 = 64 << 10;

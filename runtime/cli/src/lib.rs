@@ -51,7 +51,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    check, completions, dial, doctor, inspect, keygen, listen, man, note, pluggable, publish,
+    check, completions, dial, doctor, inspect, keygen, listen, man, new, note, pluggable, publish,
     relay, replay, root, seal, serve, status, trust, tunnel, update, verify,
 };
 use failure::{Failure, Outcome};
@@ -114,6 +114,9 @@ enum Command {
     /// Show a module's kind and requests, without running it.
     #[command(after_help = EXIT_STATUS)]
     Inspect(inspect::Arguments),
+    /// Write a whole transport to start from: a crate, or a file in C.
+    #[command(after_help = EXIT_STATUS)]
+    New(new::Arguments),
     /// Test a module: starts, damaged configurations, strangers, swaps, and streams between two ends
     /// of it. Prints a report.
     Check(check::Arguments),
@@ -188,6 +191,7 @@ pub fn main() -> ExitCode {
         Command::Plugin(arguments) => pluggable::plugin::run(&arguments),
         Command::Pt(arguments) => pluggable::tor::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),

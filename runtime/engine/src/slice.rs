@@ -4,8 +4,8 @@
 //! Linux from 6.12 on takes such a time from each thread (EEVDF, sched_setattr(2)): a thread that
 //! wakes up gets the core at once if its own time is shorter, and all threads keep their share of it.
 //! So a thread that mostly waits asks for a short time, and answers soon. A thread that is always at
-//! work asks for a long one, and gives way to all that wake up. Otherwise they wait until the next
-//! tick of the kernel, which is up to 4 ms away.
+//! work asks for a long one, and yields to each thread that wakes up. Otherwise that one waits until
+//! the next tick of the kernel, which is up to 4 ms away.
 //!
 //! Earlier versions accept the request and ignore it. A thread of a policy other than SCHED_OTHER
 //! keeps what its user chose. Nothing happens on other systems.
@@ -44,7 +44,7 @@ mod linux {
     const SELDOM: u128 = 50;
 
     thread_local! {
-        /// The work of this thread; `None` if its slice is not ours.
+        /// The work of this thread; `None` if its user chose its slice.
         static WORK: Cell<Option<Work>> = const { Cell::new(None) };
     }
 

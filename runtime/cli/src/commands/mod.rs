@@ -8,6 +8,7 @@ pub(crate) mod inspect;
 pub(crate) mod keygen;
 pub(crate) mod listen;
 pub(crate) mod man;
+pub(crate) mod new;
 pub(crate) mod note;
 pub(crate) mod pluggable;
 pub(crate) mod publish;

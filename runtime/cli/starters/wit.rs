@@ -1,0 +1,1 @@
+../../../examples/tcp-forward/src/lib.rs
