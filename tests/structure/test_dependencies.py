@@ -230,3 +230,14 @@ def test_workspaces_do_not_reach_into_each_other():
             # Both sides use configuration fields, PROXY headers and messages of SOCKS5, which are no transports.
             shared = {"watm-schema", "watm-proxy-header", "watm-socks-wire"}
             assert not paths & (others.keys() - shared), f"{package['name']} crosses the boundary of wit/"
+
+
+def test_a_crate_for_others_uses_no_crate_that_is_not() -> None:
+    everything = packages(".") | packages("watm")
+    # `packaging/crates.sh` packs these too, though the others of their workspace are not for others.
+    packed = {"watm-schema", "watm-proxy-header", "watm-socks-wire"}
+    shared = {name for name, package in everything.items() if package["publish"] is None} | packed
+    assert "watm" in shared
+    for name in shared:
+        uses = {d["name"] for d in everything[name]["dependencies"] if d["kind"] != "dev" and "path" in d}
+        assert uses <= shared, name
