@@ -57,6 +57,47 @@ async def test_a_stock_mitmdump_takes_the_addon_and_its_option(tmp_path):
     assert "Traceback" not in program.text
 
 
+SLOW = f"""\
+#!{sys.executable}
+import asyncio
+from mitmproxy import addons
+from mitmproxy.http import Response
+
+from mitmproxy_watm.cli import mitmdump
+
+class Slow:
+    started = False
+
+    async def running(self):
+        await asyncio.sleep(1)
+        self.started = True
+
+    def request(self, flow):
+        flow.response = Response.make(200 if self.started else 500)
+
+default_addons = addons.default_addons
+addons.default_addons = lambda: [*default_addons(), Slow()]
+mitmdump()
+"""
+"""A mitmdump with an addon whose start takes a second."""
+
+
+@pytest.mark.limit(60)
+async def test_a_request_during_the_start_waits_for_its_end(tmp_path):
+    """mitmproxy listens before its addons run, and some of its own fail a request that comes then."""
+    slow = tmp_path / "slow"
+    slow.write_text(SLOW)
+    slow.chmod(0o700)
+    async with start(str(slow), tmp_path, "--mode", "regular@127.0.0.1:0") as program:
+        port = int((await program.wait_for(r"proxy listening at 127.0.0.1:(\d+)"))[1])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await writer.wait_closed()
+    assert program.process.returncode == 0
+
+
 async def test_the_option_keeps_modes_that_were_asked_for(tmp_path):
     options = ("-s", str(ADDON), "--mode", "regular@127.0.0.1:0", "--set", "watm=wireguard@127.0.0.1:0")
     async with start("mitmdump", tmp_path, *options) as program:

@@ -10,6 +10,7 @@ from typing import Any
 import mitmproxy.types
 from mitmproxy import command, ctx, exceptions, optmanager
 from mitmproxy.addonmanager import Loader
+from mitmproxy.connection import Client
 from mitmproxy.dns import DNSFlow
 from mitmproxy.flow import Flow
 from mitmproxy.http import HTTPFlow
@@ -23,6 +24,7 @@ from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import annotate
 from mitmproxy_watm.mode.report import report
 from mitmproxy_watm.mode.spec import PREFIX, complete
+from mitmproxy_watm.mode.start import Start
 from mitmproxy_watm.mode.status import describe, instances
 from mitmproxy_watm.mode.waiting import THREADS, wait
 from mitmproxy_watm.modules import AnyModule, read_module
@@ -40,6 +42,7 @@ class Watm:
         self._late = False
         self._ours: list[str] = []
         self._work: set[asyncio.Future[object]] = set()
+        self._start = Start()
         self.upstreams = Upstreams()
         # An addon of this addon, in mitmproxy's terms.
         self.addons = [self.upstreams]
@@ -83,7 +86,15 @@ class Watm:
         page.install()
         # A script that is loaded later is called without a wait, and needs none: by then mitmproxy
         # itself follows the option.
-        return None if self._late else _proxyserver().setup_servers()
+        if self._late:
+            self._start.is_over()
+            return None
+        self._start.begins()
+        return _proxyserver().setup_servers()
+
+    async def client_connected(self, client: Client) -> None:
+        """Hold the connection back until all addons run."""
+        await self._start.wait()
 
     def done(self) -> None:
         """Stop all modules when mitmproxy ends, which flows from them would delay without end."""
