@@ -181,10 +181,11 @@ wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/rea
 setup:
 	rustup target add wasm32-wasip1 wasm32-unknown-unknown
 
+# A module is one crate of the kind `cdylib`: beside another kind, cargo would not optimize it as a whole.
 modules: module-wireguard
 .PHONY: module-wireguard
 module-wireguard: setup
-	cd watm && cargo build --release --locked --target wasm32-wasip1 -p watm-wireguard
+	cd watm && cargo rustc --release --locked --target wasm32-wasip1 -p watm-wireguard --crate-type cdylib
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
