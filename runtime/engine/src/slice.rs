@@ -151,48 +151,43 @@ mod linux {
     mod tests {
         use super::*;
 
-        /// Works on this thread for a while, of which it waits as long as it works if it `waits`.
-        fn work(waits: bool) {
-            let end = Instant::now() + 5 * WINDOW;
-            while Instant::now() < end {
-                let pause = Instant::now() + WINDOW / 10;
-                while Instant::now() < pause {}
-                if waits {
-                    std::thread::sleep(WINDOW / 2);
-                }
-                look(Instant::now());
-            }
+        /// Looks after a window in which this thread worked for so long, and returns its slice.
+        fn slice_after(worked: Duration, always: bool) -> u64 {
+            while thread_time() < worked {}
+            let now = Instant::now();
+            WORK.set(Some(Work {
+                since: now - WINDOW,
+                used: thread_time() - worked,
+                always,
+            }));
+            look(now);
+            attributes().expect("a thread").runtime
         }
 
         #[test]
         fn a_thread_that_is_always_at_work_has_a_long_slice() {
             let slices = std::thread::spawn(|| {
-                let slice = || attributes().expect("a thread").runtime;
                 begin();
-                let begun = slice();
-                // Another test may have the core at times.
-                let busy = (0..100).any(|_| {
-                    work(false);
-                    slice() == LONG
-                });
-                work(true);
-                (begun, busy, slice())
+                let begun = attributes().expect("a thread").runtime;
+                let busy = slice_after(WINDOW, false);
+                (begun, busy, slice_after(Duration::ZERO, true))
             });
             // Kernels before 6.12 have no slices, and say 0.
             match slices.join().unwrap() {
-                (0, _, 0) => {}
-                found => assert_eq!(found, (SHORT, true, SHORT)),
+                (0, 0, 0) => {}
+                found => assert_eq!(found, (SHORT, LONG, SHORT)),
             }
         }
 
         #[test]
         fn a_thread_that_has_not_begun_is_left_alone() {
-            let slice = std::thread::spawn(|| {
+            let slices = std::thread::spawn(|| {
                 let before = attributes().expect("a thread").runtime;
-                work(false);
-                attributes().expect("a thread").runtime == before
+                look(Instant::now() + 2 * WINDOW);
+                (before, attributes().expect("a thread").runtime)
             });
-            assert!(slice.join().unwrap());
+            let (before, after) = slices.join().unwrap();
+            assert_eq!(before, after);
         }
 
         #[test]
