@@ -90,7 +90,8 @@ class Watm:
             self._start.is_over()
             return None
         self._start.begins()
-        return _proxyserver().setup_servers()
+        servers: Awaitable[bool] = _proxyserver().setup_servers()
+        return servers
 
     async def client_connected(self, client: Client) -> None:
         """Hold the connection back until all addons run."""
