@@ -7,6 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
 made=$root/build/prove/mutants
 tree=$made/tree
+# Some mutants take this folder for the state of a test.
+export XDG_STATE_HOME=$made/state-of-user
 
 # PART WORKSPACE PACKAGE TESTS FILE…: files of the package, as globs from the workspace, and which of its
 # tests are to notice. TESTS may name features too.

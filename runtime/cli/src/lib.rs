@@ -9,7 +9,7 @@
 //! | 1 | the network or the module failed: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found a problem, `inspect` found WebAssembly that does not run here, a module failed a `check`, `verify` refused a file, or `update` found no usable module |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
-//! The reason is a record of the log (`logging.rs`): in text a line that begins with `watm: `.
+//! The reason is a record of the log (`logging/`): in text a line that begins with `watm: `.
 //!
 //! `main.rs` and the fuzz targets of `tests/fuzz/host` call this library.
 

@@ -1,4 +1,4 @@
-//! The fields of a server's configuration. Used by `json`.
+//! The fields of a configuration and of a user. Used by `json`, and by the test of the page.
 
 use watm_schema::{Described, Field, HOST_AND_PORT, Kind, fields};
 

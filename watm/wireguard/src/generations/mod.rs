@@ -1,5 +1,5 @@
-//! The succession of modules behind the same socket, while traffic flows. Used throughout the
-//! crate.
+//! The succession of modules behind the same socket, while traffic flows: the rules and the
+//! messages. `transport/handover.rs` and `peer/handover.rs` act by them.
 //!
 //! The host runs all of them. The newest *serves*: it alone gets the datagrams of the socket. Older
 //! ones *drain*: they have flows, which cannot be moved, and at first sessions, which must not be.
