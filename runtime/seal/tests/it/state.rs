@@ -1,6 +1,6 @@
 //! The changes of a state: what it learns, approves, revokes and forgets.
 
-use watm_seal::{Announcement, Manifest, Note, Root, State, verify};
+use watm_seal::{Announcement, Capabilities, Manifest, Note, Refused, Root, State, verify};
 
 use crate::support::*;
 
@@ -31,6 +31,29 @@ fn what_is_known_is_no_news() {
     let file = sealed(update);
     let verified = verify(&file, &root(), &state, &approving(), NOW).expect("good");
     assert!(state.learns_from(verified.proof().expect("sealed")));
+}
+
+#[test]
+fn a_state_has_room_for_1024_names() {
+    let mut state = State::default();
+    for number in 0..1024 {
+        let approved = state.approve(&name(&format!("module-{number}")), Capabilities::default());
+        assert_eq!(approved, Ok(()), "{number}");
+    }
+    let refused = state.approve(&name("one-more"), Capabilities::default());
+    let full = Refused::StateFull {
+        name: name("one-more"),
+        limit: 1024,
+    };
+    assert_eq!(refused, Err(full));
+    // A name that is known needs no room.
+    let again = state.approve(&name("module-7"), Capabilities::default());
+    assert_eq!(again, Ok(()));
+    assert!(state.forget(&name("module-7")));
+    assert_eq!(
+        state.approve(&name("one-more"), Capabilities::default()),
+        Ok(())
+    );
 }
 
 #[test]
