@@ -5,6 +5,7 @@ mod clock;
 mod damage;
 mod delegation;
 mod ed25519;
+mod files;
 mod keyfile;
 mod notes;
 mod parsing;
