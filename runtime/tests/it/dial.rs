@@ -56,6 +56,7 @@ fn what_is_written_before_it_is_connected_arrives_too() {
     wait_until("the flow is forgotten", || {
         counter(&server, "host.flows") == 0
     });
+    assert_eq!(counter(&server, "host.flows_opened"), 1);
 }
 
 #[test]
@@ -183,6 +184,7 @@ fn datagrams_go_there_and_back_each_whole() {
     wait_until("the flow is forgotten", || {
         counter(&server, "host.flows") == 0
     });
+    assert_eq!(counter(&server, "host.flows_opened"), 1);
     let error = run(server.dial_datagrams(None)).expect_err("refused");
     assert_eq!(
         error.to_string(),

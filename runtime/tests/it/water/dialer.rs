@@ -21,6 +21,8 @@ fn a_dialer_passes_bytes_both_ways_and_the_end() {
             assert!(connection.local_addr().expect("known").port() > 0);
             exchange(connection, &pattern(len)).await;
         }
+        let status = dialer.status().await.expect("answered");
+        assert_eq!(status.used.flows_opened, 4);
     });
 }
 
