@@ -87,9 +87,9 @@ class Watm:
         # A script that is loaded later is called without a wait, and needs none: by then mitmproxy
         # itself follows the option.
         if self._late:
-            self._start.is_over()
+            self._start.end()
             return None
-        self._start.begins()
+        self._start.end_after_other_addons()
         servers: Awaitable[bool] = _proxyserver().setup_servers()
         return servers
 

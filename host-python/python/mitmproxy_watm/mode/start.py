@@ -1,8 +1,8 @@
 """Holds connections back until mitmproxy has started. `addon.py` asks it.
 
-mitmproxy listens before it calls the hook `running` of its addons, one after the other. Modules and upstreams start there
-too, which takes a second if they are compiled. A request that comes earlier meets addons that do not run yet: mitmproxy
-fails it, and then ends, because an error was logged during its start.
+mitmproxy listens before it calls the hook `running` of its addons, one after the other. Modules and upstreams start in
+that hook too, which takes a second if they have to be compiled. A request that arrives earlier meets addons that do not run
+yet. mitmproxy then fails the request, and ends, because it logged an error during its start.
 """
 
 import asyncio
@@ -16,27 +16,27 @@ class Start:
     def __init__(self) -> None:
         self._over = asyncio.Event()
 
-    def begins(self) -> None:
-        """Wait for the hook `running` of all addons that have not had it yet. Call it in this hook."""
-        # The hook goes through the list of addons, which may grow meanwhile.
-        ctx.master.addons.add(_Last(self._over))
+    def end_after_other_addons(self) -> None:
+        """End the start when all other addons have had the hook `running`. Call it in this hook."""
+        # mitmproxy goes through its list of addons, which may grow meanwhile.
+        ctx.master.addons.add(_Last(self))
 
-    def is_over(self) -> None:
+    def end(self) -> None:
         """Let connections through."""
         self._over.set()
 
     async def wait(self) -> None:
-        """Wait until all addons run."""
+        """Wait for the end of the start."""
         await self._over.wait()
 
 
 class _Last:
-    """The addon that mitmproxy tells last."""
+    """The addon that mitmproxy calls last."""
 
-    def __init__(self, over: asyncio.Event) -> None:
-        self._over = over
+    def __init__(self, start: Start) -> None:
+        self._start = start
         # Each addon has a name of its own.
         self.name = f"watm-start-{id(self)}"
 
     def running(self) -> None:
-        self._over.set()
+        self._start.end()
