@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from watm_test_support import pattern
 
@@ -38,6 +38,15 @@ class End:
         """Waits for the end, and checks that no data comes before it."""
         async with asyncio.timeout(LIMIT):
             assert await self.reader.read(_WRITE) == b""
+
+    async def exchange(self, far: "End", sizes: Iterable[int]) -> None:
+        """Sends messages of these sizes both ways, each when the one before has arrived."""
+        for size in sizes:
+            message = pattern.piece(size, size)
+            await self.send(message)
+            assert await far.receive(size) == message
+            await far.send(message)
+            assert await self.receive(size) == message
 
     async def send_pattern(self, size: int) -> None:
         """Writes the content of `watm_test_support.pattern`."""

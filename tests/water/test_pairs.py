@@ -1,7 +1,5 @@
 """Two modules as the ends of a connection, in both programs and from both projects."""
 
-from watm_test_support import pattern
-
 from .cases import pairs
 from .ends import listening
 from .modules import PIECE, Module
@@ -19,12 +17,7 @@ async def test_what_one_end_encodes_the_other_decodes(
         dialler.dial(outgoing, running.address) as near,
     ):
         far = await upstream.accept()
-        for size in (1, 100, PIECE, 100, PIECE):
-            message = pattern.piece(size, size)
-            await near.send(message)
-            assert await far.receive(size) == message
-            await far.send(message)
-            assert await near.receive(size) == message
+        await near.exchange(far, (1, 100, PIECE, 100, PIECE))
         await server.settled(running, 1)
         await far.close()
         await near.ended()

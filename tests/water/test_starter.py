@@ -2,7 +2,7 @@
 
 import pytest
 
-from watm_test_support import pattern, starters
+from watm_test_support import starters
 
 from .ends import listening
 from .modules import Module
@@ -23,12 +23,7 @@ async def test_it_carries_a_stream(starter, dialler: Tool, server: Tool) -> None
         dialler.dial(starter, running.address) as near,
     ):
         far = await upstream.accept()
-        for size in (1, 100, 100_000):
-            message = pattern.piece(size, size)
-            await near.send(message)
-            assert await far.receive(size) == message
-            await far.send(message)
-            assert await near.receive(size) == message
+        await near.exchange(far, (1, 100, 100_000))
         await server.settled(running, 1)
         await far.close()
         await near.ended()
