@@ -22,7 +22,7 @@ use std::net::IpAddr;
 
 pub use presets::{PRESETS, Preset};
 pub use rule::{Aqm, Burst, Direction, Distribution, Hosts, Path, Rule};
-pub use words::{Device, WORDS, parse};
+pub use words::{Uploader, WORDS, parse};
 
 use chance::Chance;
 use lane::{Fate, Lane};

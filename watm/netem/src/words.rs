@@ -100,26 +100,26 @@ pub const WORDS: [Described; 17] = [
 
 static OF_RULE: [Field; 17] = fields(&WORDS);
 
-/// The end of a tunnel whose connection a network with a name describes: its upload is what this end
-/// sends.
+/// The end of a tunnel whose connection a named network describes. The network's upload is the traffic
+/// that this end sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
+pub enum Uploader {
     /// The peer, such as a phone.
     Peer,
-    /// This end, which connects to a server.
+    /// The end that runs this code, such as a client of a server.
     Own,
 }
 
 /// Parses the rules of a text, separated by commas, each of words separated by blanks. `off` and an
-/// empty text have none. Names stand for the connection of `device`. The error names the word and the
+/// empty text have none. A name stands for the connection of `uploader`. The error names the word and the
 /// right values.
-pub fn parse(text: &str, device: Device) -> Result<Vec<Rule>, String> {
+pub fn parse(text: &str, uploader: Uploader) -> Result<Vec<Rule>, String> {
     if ["", "off"].contains(&text.trim()) {
         return Ok(Vec::new());
     }
     let mut rules = Vec::new();
     for part in text.split(',') {
-        rules.extend(parse_rule(part, device)?);
+        rules.extend(parse_rule(part, uploader)?);
     }
     match rules.len() <= MOST_RULES {
         true => Ok(rules),
@@ -128,7 +128,7 @@ pub fn parse(text: &str, device: Device) -> Result<Vec<Rule>, String> {
 }
 
 /// Parses a rule. A preset makes one for each direction.
-fn parse_rule(text: &str, device: Device) -> Result<Vec<Rule>, String> {
+fn parse_rule(text: &str, uploader: Uploader) -> Result<Vec<Rule>, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let named = |preset: &&Preset| words.first() == Some(&preset.name);
     let preset = PRESETS.iter().find(named);
@@ -150,7 +150,7 @@ fn parse_rule(text: &str, device: Device) -> Result<Vec<Rule>, String> {
         None => None,
     };
     let mut rules = match preset {
-        Some(preset) => of_preset(preset, device)?,
+        Some(preset) => of_preset(preset, uploader)?,
         None => vec![Rule {
             direction: wanted,
             ..EMPTY
@@ -173,10 +173,10 @@ const EMPTY: Rule = Rule {
     path: Path::PERFECT,
 };
 
-fn of_preset(preset: &Preset, device: Device) -> Result<Vec<Rule>, String> {
-    let (from_peer, to_peer) = match device {
-        Device::Peer => (preset.up, preset.down),
-        Device::Own => (preset.down, preset.up),
+fn of_preset(preset: &Preset, uploader: Uploader) -> Result<Vec<Rule>, String> {
+    let (from_peer, to_peer) = match uploader {
+        Uploader::Peer => (preset.up, preset.down),
+        Uploader::Own => (preset.down, preset.up),
     };
     [
         (Direction::FromPeer, from_peer),
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     fn one(text: &str) -> Rule {
-        let [rule] = parse(text, Device::Peer).unwrap().try_into().unwrap();
+        let [rule] = parse(text, Uploader::Peer).unwrap().try_into().unwrap();
         rule
     }
 
@@ -402,8 +402,8 @@ mod tests {
             aqm: Aqm::Codel,
         };
         assert_eq!(rule, Rule { path, ..EMPTY });
-        assert_eq!(parse("off", Device::Peer), Ok(Vec::new()));
-        assert_eq!(parse(" ", Device::Peer), Ok(Vec::new()));
+        assert_eq!(parse("off", Uploader::Peer), Ok(Vec::new()));
+        assert_eq!(parse(" ", Uploader::Peer), Ok(Vec::new()));
     }
 
     #[test]
@@ -422,29 +422,29 @@ mod tests {
     #[test]
     fn all_presets_are_rules_for_both_directions() {
         for preset in PRESETS {
-            let rules = parse(preset.name, Device::Peer).unwrap();
+            let rules = parse(preset.name, Uploader::Peer).unwrap();
             let ways = rules.iter().map(|rule| rule.direction);
             assert!(ways.eq([Some(Direction::FromPeer), Some(Direction::ToPeer)]));
             for rule in &rules {
                 check(&rule.path).unwrap();
             }
         }
-        let rates = |device| {
-            let rules = parse("dsl", device).unwrap();
+        let rates = |uploader| {
+            let rules = parse("dsl", uploader).unwrap();
             rules.iter().map(|rule| rule.path.rate).collect::<Vec<_>>()
         };
-        assert_eq!(rates(Device::Peer), [Some(1_000_000), Some(8_000_000)]);
-        assert_eq!(rates(Device::Own), [Some(8_000_000), Some(1_000_000)]);
-        let rules = parse("3g loss=2% host=192.0.2.1, delay=1ms", Device::Peer).unwrap();
+        assert_eq!(rates(Uploader::Peer), [Some(1_000_000), Some(8_000_000)]);
+        assert_eq!(rates(Uploader::Own), [Some(8_000_000), Some(1_000_000)]);
+        let rules = parse("3g loss=2% host=192.0.2.1, delay=1ms", Uploader::Peer).unwrap();
         assert_eq!(rules.len(), 3);
         assert_eq!(rules[0].path.loss, 0.02);
         assert_eq!(rules[0].path.rate, Some(750_000));
-        let [down] = parse("3g direction=to-peer", Device::Peer)
+        let [down] = parse("3g direction=to-peer", Uploader::Peer)
             .unwrap()
             .try_into()
             .unwrap();
         assert_eq!(down.path.rate, Some(1_600_000));
-        assert_eq!(parse("3g direction=both", Device::Peer).unwrap().len(), 2);
+        assert_eq!(parse("3g direction=both", Uploader::Peer).unwrap().len(), 2);
     }
 
     #[test]
@@ -485,12 +485,12 @@ mod tests {
                 "direction: expected \"from-peer\", \"to-peer\" or \"both\"",
             ),
         ] {
-            let error = parse(text, Device::Peer).unwrap_err();
+            let error = parse(text, Uploader::Peer).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         let many = vec!["loss=1%"; MOST_RULES + 1].join(",");
         assert_eq!(
-            parse(&many, Device::Peer).unwrap_err(),
+            parse(&many, Uploader::Peer).unwrap_err(),
             "more than 64 rules"
         );
     }

@@ -1,7 +1,7 @@
 //! Networks that follow their settings: the numbers of many packets against the closed forms of the
 //! distributions.
 
-use watm_netem::{Arrived, Device, Direction, Netem, parse};
+use watm_netem::{Arrived, Direction, Netem, Uploader, parse};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -24,7 +24,7 @@ fn number(packet: &[u8]) -> u32 {
 
 fn network(words: &str) -> Netem {
     let mut netem = Netem::new(7);
-    netem.set_rules(&parse(words, Device::Peer).unwrap());
+    netem.set_rules(&parse(words, Uploader::Peer).unwrap());
     netem
 }
 
@@ -291,7 +291,7 @@ fn packets_beyond_the_budget_are_dropped_and_a_removed_peer_frees_it() {
 fn a_seed_repeats_a_run() {
     let run = |seed| {
         let mut netem = Netem::new(seed);
-        netem.set_rules(&parse("delay=50ms jitter=20ms loss=10%", Device::Peer).unwrap());
+        netem.set_rules(&parse("delay=50ms jitter=20ms loss=10%", Uploader::Peer).unwrap());
         sent(&mut netem, 1000, MS, 100)
     };
     assert!(run(1) == run(1));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
-use watm_netem::{Device, Rule};
+use watm_netem::{Rule, Uploader};
 use watm_netstack::Algorithm;
 use watm_schema::names;
 
@@ -178,7 +178,7 @@ fn network(object: &Map<String, Value>) -> Result<Vec<Rule>, ConfigError> {
     const NAME: &str = "network";
     let rules = match object.get(NAME) {
         None => Ok(Vec::new()),
-        Some(Value::String(text)) => watm_netem::parse(text, Device::Peer),
+        Some(Value::String(text)) => watm_netem::parse(text, Uploader::Peer),
         Some(_) => Err(watm_schema::field(&OF_MITMPROXY, NAME).expected()),
     };
     rules.map_err(|why| field(NAME, why))

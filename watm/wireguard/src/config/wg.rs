@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::ConfigError;
-use watm_netem::Device;
+use watm_netem::Uploader;
 use watm_netstack::Algorithm;
 use watm_schema::{Field, names};
 
@@ -122,9 +122,9 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let watm = the_only(&blocks, Section::Watm)?;
     let dns: Vec<_> = interface.words("DNS", value::dns)?;
     let connects = !peers.is_empty() && peers.iter().all(|peer| peer.endpoint.is_some());
-    let device = match connects {
-        true => Device::Own,
-        false => Device::Peer,
+    let uploader = match connects {
+        true => Uploader::Own,
+        false => Uploader::Peer,
     };
     Ok(Config {
         private_key,
@@ -158,7 +158,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         },
         limits: limits(watm)?,
         network: match watm {
-            Some(block) => block.each("Network", |text| watm_netem::parse(text, device))?,
+            Some(block) => block.each("Network", |text| watm_netem::parse(text, uploader))?,
             None => Vec::new(),
         },
         warnings,
