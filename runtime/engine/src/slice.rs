@@ -68,8 +68,8 @@ mod linux {
         }
     }
 
-    /// Chooses the slice of this thread by its work. Costs nothing within a window, or on a thread that
-    /// has not begun.
+    /// Chooses the slice of this thread by its work since the last window. Within a window, and on a
+    /// thread that has not begun, it only compares.
     pub fn look(now: Instant) {
         let Some(before) = WORK.get() else {
             return;

@@ -1,4 +1,5 @@
-//! The commands, in a file or folder each. `main` of `lib.rs` calls `run` of the one that the user names.
+//! The commands, in a file or folder each. `main` of `lib.rs` calls `run` of the one that the user
+//! names.
 
 pub(crate) mod check;
 pub(crate) mod completions;

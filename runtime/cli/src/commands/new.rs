@@ -1,20 +1,22 @@
 //! `watm new`: writes a folder with a whole transport, which builds, runs and passes `watm check`. Its
 //! texts are in `starters/` and `wit/`.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{env, fs, io, path};
 
 use crate::failure::{Failure, Outcome};
 
-/// The longest name of a module that describes itself.
+/// The longest name of a module that describes itself, in bytes.
 const LONGEST: usize = 64;
 
 /// The crate whose folder shows that a folder is a checkout.
 const OF_A_CHECKOUT: &str = "watm/stream/Cargo.toml";
 
-/// The crates of a starter in Rust, by their folders in `watm/`. The last is for WebAssembly alone.
-const CRATES: [&str; 4] = ["core", "schema", "stream", "guest"];
+/// The crates of a starter in Rust, by their folders in `watm/`.
+const CRATES: [&str; 3] = ["core", "schema", "stream"];
+
+/// Those that it has for WebAssembly alone.
+const CRATES_OF_WASM: [&str; 1] = ["guest"];
 
 /// The interface of components, for crates outside a checkout.
 const WIT: [(&str, &str); 12] = [
@@ -96,16 +98,19 @@ fn rust(name: &str, checkout: &Path) -> Result<(Vec<File>, String), Failure> {
         )));
     };
     let mut manifest = manifest(name);
-    for (at, each) in CRATES.iter().enumerate() {
-        let heading = match at {
-            0 => "\n[dependencies]\n",
-            3 => "\n[target.'cfg(target_family = \"wasm\")'.dependencies]\n",
-            _ => "",
-        };
-        // TOML has JSON's notation of strings.
-        let path = serde_json::Value::from(format!("{folder}/watm/{each}"));
-        // Writing to a string cannot fail.
-        let _ = writeln!(manifest, "{heading}watm-{each} = {{ path = {path} }}");
+    for (heading, crates) in [
+        ("dependencies", &CRATES[..]),
+        (
+            "target.'cfg(target_family = \"wasm\")'.dependencies",
+            &CRATES_OF_WASM,
+        ),
+    ] {
+        manifest += &format!("\n[{heading}]\n");
+        for each in crates {
+            // TOML has JSON's notation of strings.
+            let path = serde_json::Value::from(format!("{folder}/watm/{each}"));
+            manifest += &format!("watm-{each} = {{ path = {path} }}\n");
+        }
     }
     let source = include_str!("../../starters/codec.rs").replace("NAME", name);
     let build = format!(
@@ -193,7 +198,7 @@ fn readme(name: &str, build: &str) -> String {
 fn checkout(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let is_one = |folder: &Path| folder.join(OF_A_CHECKOUT).is_file();
     match given {
-        Some(folder) if is_one(folder) => folder.canonicalize().map_err(|error| {
+        Some(folder) if is_one(folder) => path::absolute(folder).map_err(|error| {
             Failure::unusable(format!("--checkout: {}: {error}", folder.display()))
         }),
         Some(folder) => Err(Failure::unusable(format!(
@@ -264,8 +269,8 @@ mod tests {
 
     #[test]
     fn a_starter_is_short_and_has_its_name() {
-        let checkout =
-            checkout(Some(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))).expect("one");
+        let around = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        let checkout = checkout(around).expect("a checkout");
         let (files, _) = rust("own", &checkout).expect("UTF-8");
         let source = files.iter().find(|(file, _)| file == "src/lib.rs");
         let source = &source.expect("a source").1;

@@ -81,8 +81,8 @@ impl Trust {
         self
     }
 
-    /// Judges modules by the state as it is now, and writes nothing: no release counts as run, and no
-    /// usage is recorded. For tests of modules.
+    /// Judges modules by a copy of the state, and writes nothing: no release counts as run, and no usage
+    /// is recorded. For tests of modules. Fails if the state cannot be read.
     pub fn for_trial(self) -> Result<Trust, Error> {
         Ok(Trust {
             store: self.store.copied()?,
