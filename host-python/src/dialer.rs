@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use watm_runtime::Error;
+use watm_runtime::{Carrier, Error};
 use watm_socks::Resolver;
 
 use crate::dial::Dial;
@@ -27,16 +27,24 @@ pub struct Dialer {
 
 #[pymethods]
 impl Dialer {
-    /// Starts the module. Other Python threads continue meanwhile.
+    /// Starts the module, which reaches the network through the module of `through`, if given. Other
+    /// Python threads continue meanwhile.
     #[new]
-    #[pyo3(signature = (module, *, options, fixed))]
-    fn new(py: Python<'_>, module: &Module, options: DialOptions, fixed: bool) -> PyResult<Dialer> {
+    #[pyo3(signature = (module, *, options, fixed, through))]
+    fn new(
+        py: Python<'_>,
+        module: &Module,
+        options: DialOptions,
+        fixed: bool,
+        through: Option<&Dialer>,
+    ) -> PyResult<Dialer> {
         let (options, resolver) = options.read(&module.0)?;
+        let carrier = through.map(Dialer::carrier).transpose()?;
         let handle = thread::handle()?;
         let way = py
             .detach(|| {
                 let _within = handle.enter();
-                Way::new(&module.0, &options, fixed)
+                Way::new(&module.0, &options, fixed, carrier.as_ref())
             })
             .map_err(runtime_error)?;
         Ok(Dialer {
@@ -101,6 +109,21 @@ impl Dialer {
             let name = &self.name;
             runtime_error(Error::System(format!("{name}: the dialer is closed")))
         })
+    }
+
+    /// Returns what carries the connections of another module. Fails if this module chooses its
+    /// destination.
+    fn carrier(&self) -> PyResult<Carrier> {
+        match self.way()? {
+            Way::Named(dialer) => Ok(Carrier::new(dialer, self.resolver.clone())),
+            Way::Fixed(_) => {
+                let name = &self.name;
+                Err(runtime_error(Error::Options(format!(
+                    "{name}: chooses its destination itself (fixed), so no other module can go \
+                     through it"
+                ))))
+            }
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Way>> {

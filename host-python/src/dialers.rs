@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use watm_runtime::{
-    Connection, DatagramFlow, Dialer, Error, FixedDialer, Module, RoleBuilder, Status,
+    Carrier, Connection, DatagramFlow, Dialer, Error, FixedDialer, Module, RoleBuilder, Status,
 };
 use watm_socks::{Destination, Refusal, Resolver};
 
@@ -44,45 +44,37 @@ pub(crate) struct Target {
 }
 
 impl Way {
-    /// Starts the module. A component takes some time for that.
-    pub(crate) fn new(module: &Module, options: &Options, fixed: bool) -> Result<Way, Error> {
-        match options.udp {
-            Some(address) if address.ip() == Ipv6Addr::UNSPECIFIED => {
-                match Way::with(module, options, fixed, Some(address)) {
-                    // The machine has no IPv6.
-                    Err(Error::Grant { .. }) => {
-                        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
-                        Way::with(module, options, fixed, Some(any))
-                    }
-                    started => started,
-                }
-            }
-            udp => Way::with(module, options, fixed, udp),
-        }
-    }
-
-    fn with(
+    /// Starts the module. A component takes some time for that. With a carrier, it reaches the network
+    /// through another module.
+    pub(crate) fn new(
         module: &Module,
         options: &Options,
         fixed: bool,
-        udp: Option<SocketAddr>,
+        through: Option<&Carrier>,
     ) -> Result<Way, Error> {
-        fn granted<R>(builder: RoleBuilder<R>, udp: Option<SocketAddr>) -> RoleBuilder<R> {
-            match udp {
-                Some(address) => builder.udp(LISTEN, address),
-                None => builder,
-            }
-        }
-        Ok(match fixed {
+        let start = |udp| match fixed {
             false => {
                 let builder = options.apply(Dialer::builder(module))?;
-                Way::Named(granted(builder, udp).build()?)
+                let dialer = granted(builder, udp, through).build()?;
+                Ok(Way::Named(dialer))
             }
             true => {
                 let builder = options.apply(FixedDialer::builder(module))?;
-                Way::Fixed(granted(builder, udp).build()?)
+                let dialer = granted(builder, udp, through).build()?;
+                Ok(Way::Fixed(dialer))
             }
-        })
+        };
+        match options.udp {
+            Some(address) if address.ip() == Ipv6Addr::UNSPECIFIED => match start(Some(address)) {
+                // The machine has no IPv6.
+                Err(Error::Grant { .. }) => {
+                    let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
+                    start(Some(any))
+                }
+                started => started,
+            },
+            udp => start(udp),
+        }
     }
 
     /// Dials the target. Tries the addresses of a name in order. `name` is the dialer's, for
@@ -134,6 +126,19 @@ impl Way {
     }
 }
 
+/// Grants a module its UDP socket, if it has one, and its way to the network.
+fn granted<R>(
+    builder: RoleBuilder<R>,
+    udp: Option<SocketAddr>,
+    through: Option<&Carrier>,
+) -> RoleBuilder<R> {
+    match (through, udp) {
+        (Some(carrier), udp) => carrier.carry(builder, udp.map(|_| LISTEN)),
+        (None, Some(address)) => builder.udp(LISTEN, address),
+        (None, None) => builder,
+    }
+}
+
 /// Returns the error for a name that has no known address.
 fn unknown(module: &str, place: &Destination, refusal: &Refusal) -> Error {
     let source = match refusal {
@@ -156,7 +161,7 @@ pub(crate) fn find(module: &Module, options: &Options, fixed: bool) -> Result<Op
 
 /// Makes a dialer, unless another thread was faster. Starting a component takes some time.
 pub(crate) fn make(module: &Module, options: Options, fixed: bool) -> Result<Way, Error> {
-    let way = Way::new(module, &options, fixed)?;
+    let way = Way::new(module, &options, fixed, None)?;
     let sha256 = &module.info().sha256;
     let mut dialers = dialers();
     if let Some(known) = dialers.find(sha256, &options, fixed)? {

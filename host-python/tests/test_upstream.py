@@ -14,7 +14,7 @@ from mitmproxy_watm.updates import UpdateSource
 from mitmproxy_watm.upstream import hook
 from mitmproxy_watm.upstream.config import read_options
 from mitmproxy_watm.upstream.errors import through
-from mitmproxy_watm.upstream.spec import Spec, parse, parse_route
+from mitmproxy_watm.upstream.spec import Spec, in_order, parse, parse_route
 from mitmproxy_watm.wireguard import genkey, pubkey
 from watm_test_support.mitmproxy_programs import start
 from watm_test_support.mitmweb import log_in, start_web
@@ -46,6 +46,8 @@ from watm_test_support.upper_case import upper
         ("x=tls?host_keys=a=/k&pcap=/p&key_log=/l", Spec(
             "x=tls?host_keys=a=/k&pcap=/p&key_log=/l", "x", False, "tls",
             options=ModuleOptions(name="x", keys={"a": Path("/k")}, pcap=Path("/p"), key_log=Path("/l")))),
+        ("x=plain?through=y", Spec(
+            "x=plain?through=y", "x", False, "plain", through="y", options=ModuleOptions(name="x"))),
         ("x=plain?mtu=1280", Spec("x=plain?mtu=1280", "x", False, "plain",
             options=ModuleOptions(name="x"), fields={"mtu": 1280})),
     ],
@@ -66,11 +68,24 @@ def test_upstreams_are_taken_apart(text, spec):
         ("plain?fixed=maybe", "option fixed"),
         ("plain?fixed=on&to=a:1", "give one of them"),
         ("plain?config", "write it as"),
+        ("plain?through=direct", "must be the name of another upstream"),
+        ("plain?through=plain", "must be the name of another upstream"),
+        ("plain?through=", "must be the name of another upstream"),
+        ("plain?through=x&udp=[::]:7", "the other upstream opens the socket"),
     ],
 )
 def test_what_is_no_upstream_is_refused(text, why):
     with pytest.raises(ValueError, match=why):
         parse(text)
+
+
+def test_a_chain_is_in_order():
+    specs = [parse(text) for text in ("a=plain?through=b", "b=plain?through=c", "d=plain", "c=plain")]
+    assert [spec.name for spec in in_order(specs)] == ["d", "c", "b", "a"]
+    with pytest.raises(ValueError, match="option through of a: no upstream b; available: c"):
+        in_order([parse("a=plain?through=b"), parse("c=plain")])
+    with pytest.raises(ValueError, match="option through: a, b go through each other"):
+        in_order([parse("a=plain?through=b"), parse("b=plain?through=a"), parse("c=plain")])
 
 
 @pytest.mark.parametrize(

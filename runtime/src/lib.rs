@@ -160,7 +160,7 @@ mod water;
 pub use engine::{Engine, EngineConfig};
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
-pub use roles::DialerWithOptions;
+pub use roles::{Carrier, DialerWithOptions};
 pub use roles::{Connection, DialOptions, Dialer, FixedDialer, Listener, Relay, RoleBuilder};
 pub use server::{Server, ServerBuilder, swap_all};
 pub use status::Status;

@@ -41,6 +41,7 @@ async def start_dialer(
     fixed: bool = False,
     applications: Applications | None = None,
     updates: AnyUpdates | None = None,
+    through: "Dialer | None" = None,
 ) -> "Dialer":
     """Run a module that dials, for any number of connections and flows of datagrams.
 
@@ -51,6 +52,8 @@ async def start_dialer(
     - `applications`: the applications that may dial; see `Applications.of_wireguard` for
       WireGuard's `AllowedApps`.
     - `updates`: the source of newer modules meanwhile, as for `start_server`.
+    - `through`: the dialer by which the module reaches the network, so that modules form a chain. It
+      must not be `fixed`, and its `dns` looks up the names that this module connects to.
 
     Raises `ValueError` for a configuration that the module refuses, `ModuleError` for a module that
     cannot run, and `OSError` for a socket or file that is not available.
@@ -74,16 +77,17 @@ async def start_dialer(
         applications=applications,
         updates=updates,
     )
-    return await in_thread(functools.partial(make_dialer, origin, module, options))
+    return await in_thread(functools.partial(make_dialer, origin, module, options, through))
 
 
-def make_dialer(origin: Origin, module: AnyModule, options: ModuleOptions) -> "Dialer":
+def make_dialer(origin: Origin, module: AnyModule, options: ModuleOptions, through: "Dialer | None" = None) -> "Dialer":
     """Does the same as `start_dialer`, blocking. May run in any thread."""
     set_log_level()
     followed, loaded = read_with_updates(module, options.updates, origin.wake, unsealed=options.unsealed)
     try:
         made = options.dialing(loaded)
-        native = _native.Dialer(loaded, options=made, fixed=options.fixed)
+        carrier = None if through is None else through._native
+        native = _native.Dialer(loaded, options=made, fixed=options.fixed, through=carrier)
     except BaseException:
         if followed is not None:
             followed.close()

@@ -1,15 +1,12 @@
 //! `--through`: chains of modules that reach the network through each other, such as a tunnel in a
 //! tunnel, or in a stream.
 
-use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use watm_runtime::{Connect, Dialer, Limits, Network, Reach, RoleBuilder, Target, Wire};
-use watm_socks::{Dial, Resolver, Resolving, Servers};
+use watm_runtime::{Carrier, Dialer, Reach};
+use watm_socks::{Resolver, Servers};
 
 use crate::failure::Failure;
 use crate::inputs::read;
@@ -18,11 +15,6 @@ use crate::proxies::DNS_PORT;
 
 /// The label of the socket that modules send datagrams by.
 pub(crate) const LABEL: &str = "listen";
-
-/// The bytes and datagrams that may wait in a flow which carries a tunnel: 4 MiB as in a system's
-/// socket, in full packets.
-const QUEUED_BYTES: usize = 4 << 20;
-const QUEUED: usize = QUEUED_BYTES / 1024;
 
 /// Options for the chain that a module uses in place of the network.
 #[derive(clap::Args)]
@@ -75,40 +67,30 @@ impl FromStr for Hop {
     }
 }
 
-/// A running chain of modules.
-#[derive(Clone)]
-pub(crate) struct Through(Arc<Resolving<Dialer>>);
-
 impl ThroughOptions {
-    /// Loads and starts the modules. Returns `None` without any, for the network itself. `asks` is
-    /// true if standard input carries no data.
+    /// Loads and starts the modules, and returns the last. Returns `None` without any, for the
+    /// network itself. `asks` is true if standard input carries no data.
     pub(crate) fn open(
         &self,
         loading: &LoadingOptions,
         reach: &Reach,
         asks: bool,
-    ) -> Result<Option<Through>, Failure> {
+    ) -> Result<Option<Carrier>, Failure> {
         let loading = loading.for_another();
-        let mut last: Option<Through> = None;
+        let mut last: Option<Carrier> = None;
         for hop in &self.hops {
             let module = loading.load(&hop.module, asks)?;
-            let limits = Limits {
-                datagram_queue: QUEUED,
-                datagram_queue_bytes: QUEUED_BYTES,
-                ..Limits::for_connections_of(module.info().kind)
-            };
-            let mut builder = Dialer::builder(&module).reach(reach.clone()).limits(limits);
+            let mut builder = Dialer::builder(&module).reach(reach.clone());
             if let Some(config) = &hop.config {
                 builder = builder.config(read(config)?);
             }
             let builder = match &last {
-                Some(last) => last.carry(builder, hop.datagrams),
+                Some(last) => last.carry(builder, hop.datagrams.then_some(LABEL)),
                 None if hop.datagrams => builder.udp(LABEL, ANYWHERE),
                 None => builder,
             };
             let resolver = self.through_dns.clone().unwrap_or(Resolver::Dialer);
-            let resolving = Resolving::new(builder.build()?, resolver);
-            last = Some(Through(Arc::new(resolving)));
+            last = Some(Carrier::new(builder.build()?, resolver));
         }
         Ok(last)
     }
@@ -116,40 +98,6 @@ impl ThroughOptions {
 
 /// All addresses of this machine, on a port that the system chooses.
 pub(crate) const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-
-impl Through {
-    /// Makes the chain carry the module's connections, and its datagrams if it is granted a UDP
-    /// socket.
-    pub(crate) fn carry<R>(&self, builder: RoleBuilder<R>, datagrams: bool) -> RoleBuilder<R> {
-        let builder = builder.connector(self.clone());
-        match datagrams {
-            true => builder.datagrams(LABEL),
-            false => builder,
-        }
-    }
-}
-
-impl Connect for Through {
-    fn connect(
-        &self,
-        target: Target,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
-        Box::pin(async move {
-            let to = &target.destination;
-            Ok(match target.network {
-                Network::Tcp => Wire::stream(self.0.stream(to).await?),
-                Network::Udp => Wire::datagrams(self.0.datagrams(to).await?),
-            })
-        })
-    }
-
-    fn resolve(
-        &self,
-        target: Target,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + '_>> {
-        Box::pin(async move { Ok(self.0.addresses(&target.destination).await?) })
-    }
-}
 
 fn resolver(text: &str) -> Result<Resolver, String> {
     if text == "host" {

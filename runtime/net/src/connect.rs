@@ -120,8 +120,9 @@ impl Wire {
     }
 
     /// Wraps a flow of datagrams, such as one of
-    /// `Dialer::dial_datagrams`.
+    /// `Dialer::dial_datagrams`. Its queues take bursts from then on, as a system's socket does.
     pub fn datagrams(flow: DatagramFlow) -> Wire {
+        flow.carry_tunnel();
         Wire {
             kind: WireKind::Datagrams(flow),
             local: None,

@@ -4,6 +4,8 @@
 //! They use one trait, [`runner::Runner`], which hides the kind of module.
 
 mod builder;
+#[cfg(feature = "socks")]
+mod carrier;
 mod component;
 mod connection;
 mod dialer;
@@ -17,6 +19,8 @@ mod through;
 mod water;
 
 pub use builder::RoleBuilder;
+#[cfg(feature = "socks")]
+pub use carrier::Carrier;
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;

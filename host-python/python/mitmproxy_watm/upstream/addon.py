@@ -21,7 +21,7 @@ from mitmproxy_watm.mode.waiting import wait
 from mitmproxy_watm.stream import Stream
 from mitmproxy_watm.upstream import hook
 from mitmproxy_watm.upstream.choice import annotate, chosen, note
-from mitmproxy_watm.upstream.spec import DIRECT, Route, Spec, parse, parse_route
+from mitmproxy_watm.upstream.spec import DIRECT, Route, Spec, in_order, parse, parse_route
 from mitmproxy_watm.upstream.status import NAME, describe
 from mitmproxy_watm.upstream.upstream import Upstream
 
@@ -79,12 +79,13 @@ class Upstreams:
                 hook.install(self._open)
             except RuntimeError as e:
                 raise exceptions.OptionsError(f"watm_upstream: {e}") from e
-        before, self.upstreams = self.upstreams, {}
-        for spec in specs:
-            known = before.get(spec.name)
+        before, now = self.upstreams, dict[str, Upstream]()
+        for spec in in_order(specs):
+            known, through = before.get(spec.name), now.get(spec.through or "")
             # An unchanged upstream continues, with all its connections.
-            kept = known if known is not None and known.spec == spec and known.error is None else None
-            self.upstreams[spec.name] = kept or self._started.pop(spec.text, None) or Upstream(spec)
+            kept = known if known is not None and known.is_for(spec, through) else None
+            now[spec.name] = kept or self._started.pop(spec.text, None) or Upstream(spec, through)
+        self.upstreams = {spec.name: now[spec.name] for spec in specs}
         for name, known in before.items():
             if self.upstreams.get(name) is not known:
                 known.close()
@@ -166,7 +167,8 @@ class Upstreams:
         known = self.find(wanted.name)
         if known is not None and known.spec == wanted and known.dialer is not None:
             return
-        upstream = Upstream(wanted)
+        through = None if wanted.through is None else self._named(wanted.through)
+        upstream = Upstream(wanted, through)
         try:
             wait(upstream.opening)
             self._started[spec] = upstream
@@ -289,6 +291,7 @@ def _check(specs: list[Spec], routes: list[Route]) -> None:
         if route.upstream != DIRECT and route.upstream not in names:
             there = ", ".join([*names, DIRECT])
             raise exceptions.OptionsError(f"watm_route: {route.text}: no upstream {route.upstream}; available: {there}")
+    _parsed(in_order, "watm_upstream", specs)
 
 
 def _without(name: str) -> list[str]:
@@ -296,9 +299,9 @@ def _without(name: str) -> list[str]:
     return [text for text in ctx.options.watm_upstream if parse(text).name != name]
 
 
-def _parsed(parser: Any, option: str, text: str) -> Any:
+def _parsed(parser: Any, option: str, value: Any) -> Any:
     try:
-        return parser(text)
+        return parser(value)
     except ValueError as e:
         raise exceptions.OptionsError(f"{option}: {e}") from e
 

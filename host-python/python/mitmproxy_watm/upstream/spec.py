@@ -39,6 +39,8 @@ class Spec:
     """A file in the module's own format."""
     to: tuple[str, int] | None = None
     """The module's destination, in place of each connection's own."""
+    through: str | None = None
+    """The upstream by which the module reaches the network."""
     watch: bool = False
     """True if it is swapped when its file changes."""
     options: ModuleOptions = ModuleOptions()
@@ -93,6 +95,7 @@ def parse(text: str) -> Spec:
         module,
         config=take_path(named, "config"),
         to=None if (to := named.pop("to", None)) is None else _destination(to),
+        through=_other(named.pop("through", None), name),
         watch=take_watch(named.pop("watch", None), module, updates),
         options=ModuleOptions(
             keys=take_host_keys(named),
@@ -112,7 +115,25 @@ def parse(text: str) -> Spec:
     )
     if spec.options.fixed and spec.to is not None:
         raise ValueError("options to and fixed: give one of them; both say where the module connects to")
+    if spec.through is not None and isinstance(spec.options.udp, str):
+        raise ValueError("options udp and through: the other upstream opens the socket; give udp=on, or no udp")
     return spec
+
+
+def in_order(specs: Sequence[Spec]) -> list[Spec]:
+    """Returns them so that each comes after the one that it goes through. Raises ValueError."""
+    waiting, ordered = {spec.name: spec for spec in specs}, list[Spec]()
+    names = [*waiting]
+    while waiting:
+        next_ones = [spec for spec in waiting.values() if spec.through not in waiting]
+        if not next_ones:
+            raise ValueError(f"option through: {', '.join(waiting)} go through each other; one must go through none of them")
+        for spec in next_ones:
+            if spec.through is not None and spec.through not in names:
+                others = ", ".join(other for other in names if other != spec.name) or "none"
+                raise ValueError(f"option through of {spec.name}: no upstream {spec.through}; available: {others}")
+            ordered.append(waiting.pop(spec.name))
+    return ordered
 
 
 def parse_route(text: str) -> Route:
@@ -126,6 +147,12 @@ def parse_route(text: str) -> Route:
             raise ValueError(f"{text!r}: missing application name")
         return Route(text, upstream, None, application)
     return Route(text, upstream, Pattern(pattern), None)
+
+
+def _other(through: str | None, name: str) -> str | None:
+    if through is not None and (through in (DIRECT, name) or not _NAME.fullmatch(through)):
+        raise ValueError(f"option through: {through!r}; must be the name of another upstream")
+    return through
 
 
 def _destination(to: str) -> tuple[str, int]:

@@ -17,6 +17,7 @@ def describe(upstream: Upstream) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "upstream": upstream.spec.name,
         "spec": upstream.spec.shown,
+        "through": upstream.spec.through,
         "running": dialer is not None,
         "error": upstream.error,
     }

@@ -37,9 +37,10 @@ TRUNCATED = 2
 class Upstream:
     """An upstream, which starts its module at once. Connections wait for the start."""
 
-    def __init__(self, spec: Spec) -> None:
-        """Must run within an event loop."""
+    def __init__(self, spec: Spec, through: "Upstream | None") -> None:
+        """Must run within an event loop. `through` is the upstream by which the module reaches the network."""
         self.spec = spec
+        self.through = through
         self.dialer: Dialer | None = None
         self.options: ModuleOptions | None = None
         self.error: str | None = None
@@ -58,6 +59,10 @@ class Upstream:
         self.opening = THREADS.submit(self._open, origin, ctx.options.watm_unsealed)
         """The start in a thread. It fails with OSError or ValueError."""
         self._starting = asyncio.ensure_future(self._start(path, known))
+
+    def is_for(self, spec: Spec, through: "Upstream | None") -> bool:
+        """Returns True if it is this one, and has not failed."""
+        return self.spec == spec and self.through is through and self.error is None
 
     async def ready(self) -> None:
         """Wait until it runs or has failed; `error` has the reason."""
@@ -165,7 +170,16 @@ class Upstream:
     def _open(self, origin: Origin, unsealed: bool) -> tuple[ModuleOptions, Dialer]:
         """Starts the module, in a thread."""
         options = replace(read_options(self.spec), unsealed=unsealed)
-        return options, make_dialer(origin, self.spec.module, options)
+        return options, make_dialer(origin, self.spec.module, options, self._carrier())
+
+    def _carrier(self) -> Dialer | None:
+        """Returns the dialer of the other upstream. That one has been submitted before, so that it has its thread."""
+        if self.through is None:
+            return None
+        try:
+            return self.through.opening.result()[1]
+        except (OSError, ValueError) as e:
+            raise OSError(f"{self.through.spec.name}, which it goes through, does not run: {plain(e)}") from e
 
     async def _start(self, path: Path, known: Mark) -> None:
         try:

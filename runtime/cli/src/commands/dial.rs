@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer, Module, RoleBuilder};
+use watm_runtime::{
+    Carrier, Connection, Destination, Dialer, Error, FixedDialer, Module, RoleBuilder,
+};
 use watm_socks::Resolver;
 
 use crate::accept_loop::Complaints;
@@ -14,7 +16,7 @@ use crate::inputs::{destination, listening_address};
 use crate::options::{Loaded, ModuleOptions};
 use crate::proxies::ProxyOptions;
 use crate::stop::{self, DrainOptions, Stop};
-use crate::through::{Through, ThroughOptions};
+use crate::through::ThroughOptions;
 use crate::{accept_loop, follow, join, stdio, tcp, through};
 
 #[derive(clap::Args)]
@@ -106,11 +108,11 @@ pub(crate) fn for_program(
 struct Outer {
     /// The address of a granted UDP socket.
     udp: Option<SocketAddr>,
-    through: Option<Through>,
+    through: Option<Carrier>,
 }
 
 impl Outer {
-    fn new(udp: Option<SocketAddr>, through: Option<Through>) -> Result<Outer, Failure> {
+    fn new(udp: Option<SocketAddr>, through: Option<Carrier>) -> Result<Outer, Failure> {
         match udp {
             Some(address) if through.is_some() && address != through::ANYWHERE => {
                 Err(Failure::unusable(format!(
@@ -125,7 +127,7 @@ impl Outer {
 
     fn grant<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
         match (&self.through, self.udp) {
-            (Some(through), udp) => through.carry(builder, udp.is_some()),
+            (Some(through), udp) => through.carry(builder, udp.map(|_| through::LABEL)),
             (None, Some(address)) => builder.udp(through::LABEL, address),
             (None, None) => builder,
         }

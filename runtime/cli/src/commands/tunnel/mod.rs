@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         .name(&name)
         .accepting(move |carried, to| admitted.admit(carried, to));
     let builder = match &through {
-        Some(through) => through.carry(builder, true),
+        Some(through) => through.carry(builder, Some(LABEL)),
         None => builder.udp(LABEL, socket_address(file)),
     };
     let dialer = builder.build()?;

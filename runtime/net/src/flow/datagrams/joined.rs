@@ -75,7 +75,7 @@ impl Shared {
             return Poll::Ready(Ok(()));
         }
         register(&mut state.reader, cx);
-        let notify = state.write_armed && state.inbound.datagrams.len() <= self.max_datagrams / 2;
+        let notify = state.write_armed && state.inbound.datagrams.len() <= state.max_datagrams / 2;
         if notify {
             state.write_armed = false;
         }

@@ -26,6 +26,11 @@ use crate::{ErrorCode, FlowInfo, Limits};
 /// section 3) and a UDP length field (RFC 768).
 const MAX_DATAGRAM: usize = 65_527;
 
+/// The bytes that may wait in each direction of a flow that carries a tunnel, and the usual bytes of a
+/// datagram in it.
+const TUNNEL_BYTES: usize = 4 << 20;
+const FULL_PACKET: usize = 1024;
+
 /// The application's end of a datagram flow. Dropping it closes it.
 ///
 /// All methods take `&self` and may be called from any thread. One waker is kept for
@@ -46,8 +51,6 @@ pub struct GuestDatagrams {
 struct Shared {
     info: FlowInfo,
     token: Arc<Token>,
-    max_datagrams: usize,
-    max_bytes: usize,
     counters: Arc<Counters>,
     state: Mutex<State>,
     _permit: Permit,
@@ -60,6 +63,9 @@ struct State {
     /// The memory charged: the queues' contents, and `base`.
     charge: Charge,
     base: usize,
+    /// The most datagrams that wait in each direction, and their bytes.
+    max_datagrams: usize,
+    max_bytes: usize,
     /// From the module to the application.
     inbound: Queue,
     /// From the application to the module.
@@ -99,10 +105,10 @@ pub fn pair(
     let shared = Arc::new(Shared {
         info,
         token,
-        max_datagrams: limits.datagram_queue,
-        max_bytes: limits.datagram_queue_bytes,
         counters,
         state: Mutex::new(State {
+            max_datagrams: limits.datagram_queue,
+            max_bytes: limits.datagram_queue_bytes,
             base: charge.bytes(),
             charge,
             inbound: Queue::default(),
@@ -132,13 +138,21 @@ impl DatagramFlow {
         &self.shared.info
     }
 
+    /// Widens the queues to those of a system's socket, for a flow that carries a tunnel: a tunnel
+    /// sends and receives in bursts. Never narrows them.
+    pub(crate) fn carry_tunnel(&self) {
+        let mut state = self.shared.lock();
+        state.max_datagrams = state.max_datagrams.max(TUNNEL_BYTES / FULL_PACKET);
+        state.max_bytes = state.max_bytes.max(TUNNEL_BYTES);
+    }
+
     /// Takes one datagram, whole; it may be empty. Returns `None` once the flow has ended. Wakes
     /// when the module sends, and when it ends the flow.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ErrorCode>> {
         let mut state = self.shared.lock();
         if let Some(datagram) = state.inbound.pop() {
             let notify =
-                state.write_armed && state.inbound.datagrams.len() <= self.shared.max_datagrams / 2;
+                state.write_armed && state.inbound.datagrams.len() <= state.max_datagrams / 2;
             if notify {
                 state.write_armed = false;
             }
@@ -170,10 +184,7 @@ impl DatagramFlow {
         }
         let mut state = self.shared.lock();
         state.check_send()?;
-        if !self
-            .shared
-            .has_room(&state, &state.outbound, datagram.len())
-        {
+        if !state.has_room(&state.outbound, datagram.len()) {
             drop(state);
             self.shared.counters.dropped_to_module.add(1);
             return Ok(false);
@@ -197,9 +208,7 @@ impl DatagramFlow {
             return Poll::Ready(Err(error));
         }
         // An empty queue always has room, because nothing would report room later.
-        if state.outbound.datagrams.is_empty()
-            || self.shared.has_room(&state, &state.outbound, USUAL)
-        {
+        if state.outbound.datagrams.is_empty() || state.has_room(&state.outbound, USUAL) {
             return Poll::Ready(Ok(()));
         }
         register(&mut state.writer, cx);
@@ -323,7 +332,7 @@ impl GuestDatagrams {
         for length in lengths {
             let (datagram, tail) = rest.split_at(*length as usize);
             if !state.send_upstream(datagram) {
-                if self.shared.has_room(&state, &state.inbound, datagram.len()) {
+                if state.has_room(&state.inbound, datagram.len()) {
                     state.inbound.push(datagram.to_vec());
                 } else if state.inbound.datagrams.is_empty() {
                     // The host has no room at all, and nothing would report room later.
@@ -395,17 +404,6 @@ impl Shared {
     fn lock(&self) -> Locked<'_, State> {
         Locked(self.state.lock().expect("no panic under this lock"))
     }
-
-    /// Returns true if there is room. An empty queue takes a datagram of any size, unless too little
-    /// memory is left for the module.
-    fn has_room(&self, state: &State, queue: &Queue, bytes: usize) -> bool {
-        let most = match queue.datagrams.is_empty() {
-            true => MAX_DATAGRAM,
-            false => self.max_bytes,
-        };
-        queue.datagrams.len() < self.max_datagrams
-            && queue.bytes + bytes <= state.charge.share(most)
-    }
 }
 
 impl FlowState for State {
@@ -421,6 +419,16 @@ impl FlowState for State {
 }
 
 impl State {
+    /// Returns true if there is room. An empty queue takes a datagram of any size, unless too little
+    /// memory is left for the module.
+    fn has_room(&self, queue: &Queue, bytes: usize) -> bool {
+        let most = match queue.datagrams.is_empty() {
+            true => MAX_DATAGRAM,
+            false => self.max_bytes,
+        };
+        queue.datagrams.len() < self.max_datagrams && queue.bytes + bytes <= self.charge.share(most)
+    }
+
     fn check_send(&self) -> Result<(), ErrorCode> {
         if let Some(error) = &self.error {
             return Err(error.clone());
