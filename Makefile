@@ -523,7 +523,7 @@ test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-upstream
 
 run-test-upstream:
-	tests/setup/apt.sh want curl ss-server tshark ip danted dig dnsmasq microsocks ssh sshd tinyproxy
+	tests/setup/apt.sh want curl ss-server tshark ip danted dig dnsmasq haproxy microsocks ssh sshd tinyproxy
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/upstream
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
