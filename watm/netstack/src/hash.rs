@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 pub(crate) type Map<K, V> = HashMap<K, V, Keyed>;
 
 /// SipHash-1-3 under a secret key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Keyed {
     key: (u64, u64),
 }

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, checksum};
+use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, Ipv6Packet, checksum};
 
 use crate::counters::Counters;
 use crate::hash::Keyed;
 use crate::io::Io;
-use crate::ip::{self, Packet, Sender};
+use crate::ip::{self, Packet, Problem, Sender};
 use crate::limit::Limiter;
 use crate::{PacketSink, PeerId};
 
@@ -91,10 +91,6 @@ impl Icmp {
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) {
-        if !self.errors.permits(peer, io.now) {
-            counters.icmp_errors_withheld += 1;
-            return;
-        }
         // The type is destination unreachable. For a protocol in IPv6 it is a parameter problem:
         // unrecognized next header, with its offset.
         let (kind, code, field) = match (packet.source, missing) {
@@ -103,20 +99,79 @@ impl Icmp {
             (IpAddr::V6(_), Missing::Protocol) => (4, 1, packet.protocol_at as u32),
             (IpAddr::V6(_), Missing::Port) => (1, 4, 0),
         };
-        let (protocol, quote) = match packet.source {
+        let error = Error {
+            kind,
+            code,
+            field,
+            whole: packet.whole,
+            ends: (packet.source, packet.destination),
+        };
+        self.send(peer, &error, sender, io, counters);
+    }
+
+    /// Report the header of an IPv6 packet that cannot be ignored to a peer.
+    pub(crate) fn complain(
+        &mut self,
+        peer: PeerId,
+        packet: &[u8],
+        problem: Problem,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) {
+        let header = Ipv6Packet::new_unchecked(packet);
+        let whole = &packet[..header.total_len()];
+        if ip::may_be_error(whole) {
+            return;
+        }
+        let error = Error {
+            kind: 4,
+            code: problem.code,
+            field: problem.at as u32,
+            whole,
+            ends: (header.src_addr().into(), header.dst_addr().into()),
+        };
+        self.send(peer, &error, sender, io, counters);
+    }
+
+    fn send(
+        &mut self,
+        peer: PeerId,
+        error: &Error<'_>,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) {
+        if !self.errors.permits(peer, io.now) {
+            counters.icmp_errors_withheld += 1;
+            return;
+        }
+        let (source, destination) = error.ends;
+        let (protocol, quote) = match source {
             IpAddr::V4(_) => (ip::ICMP, QUOTE_V4),
             IpAddr::V6(_) => (ip::ICMPV6, QUOTE_V6),
         };
-        let addresses = (packet.destination, packet.source);
+        let addresses = (destination, source);
         sender.send(peer, io.sink, addresses, protocol, |out| {
             let start = out.len();
-            out.extend_from_slice(&[kind, code, 0, 0]);
-            out.extend_from_slice(&field.to_be_bytes());
-            out.extend_from_slice(&packet.whole[..packet.whole.len().min(quote)]);
+            out.extend_from_slice(&[error.kind, error.code, 0, 0]);
+            out.extend_from_slice(&error.field.to_be_bytes());
+            out.extend_from_slice(&error.whole[..error.whole.len().min(quote)]);
             fill_checksum(&mut out[start..], addresses);
         });
         counters.icmp_errors_sent += 1;
     }
+}
+
+/// An error about a packet.
+struct Error<'a> {
+    kind: u8,
+    code: u8,
+    /// The four bytes after the checksum.
+    field: u32,
+    whole: &'a [u8],
+    /// The source and destination of the packet.
+    ends: (IpAddr, IpAddr),
 }
 
 /// Returns true if the checksum is right.

@@ -2,6 +2,7 @@
 
 use watm_core::{FlowInfo, Host, Instant};
 
+use crate::label::Labels;
 use crate::table::Key;
 use crate::{Origin, PacketSink};
 
@@ -10,12 +11,22 @@ pub(crate) struct Io<'a> {
     pub host: &'a mut dyn Host,
     pub sink: &'a mut dyn PacketSink,
     pub now: Instant,
+    pub labels: Labels,
 }
 
 impl<'a> Io<'a> {
-    pub(crate) fn new(host: &'a mut dyn Host, sink: &'a mut dyn PacketSink) -> Self {
+    pub(crate) fn new(
+        host: &'a mut dyn Host,
+        sink: &'a mut dyn PacketSink,
+        labels: Labels,
+    ) -> Self {
         let now = host.now();
-        Io { host, sink, now }
+        Io {
+            host,
+            sink,
+            now,
+            labels,
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod icmp;
 mod icmp_error;
 mod io;
 mod ip;
+mod label;
 mod limit;
 mod port;
 mod table;
@@ -44,6 +45,7 @@ use crate::hash::Keyed;
 use crate::icmp::{Icmp, Missing};
 use crate::io::Io;
 use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
+use crate::label::Labels;
 use crate::table::FlowId;
 use crate::tcp::NARROWEST;
 use crate::tcp::Tcp;
@@ -84,6 +86,7 @@ pub struct Netstack {
     icmp: Icmp,
     reassembly: Reassembly,
     sender: Sender,
+    labels: Labels,
     elsewhere: Elsewhere,
     counters: Counters,
 }
@@ -97,11 +100,12 @@ impl Netstack {
         let hash = Keyed::new(seeds.hash_one("hash"));
         let sequence = seeds.hash_one("sequence");
         Netstack {
-            tcp: Tcp::new(&config, sequence, hash.clone()),
-            udp: Udp::new(config.udp_idle_timeout, hash.clone()),
-            icmp: Icmp::new(hash.clone()),
+            tcp: Tcp::new(&config, sequence, hash),
+            udp: Udp::new(config.udp_idle_timeout, hash),
+            icmp: Icmp::new(hash),
             reassembly: Reassembly::new(hash),
             sender: Sender::new(config.mtu, seeds.hash_one("fragment") as u32),
+            labels: Labels::new(seeds.hash_one("label")),
             elsewhere: Elsewhere::default(),
             counters: Counters::default(),
             config,
@@ -140,8 +144,8 @@ impl Netstack {
         host: &mut dyn Host,
         sink: &mut dyn PacketSink,
     ) {
-        let io = &mut Io::new(host, sink);
-        let Some(packet) = self.read(packet) else {
+        let io = &mut Io::new(host, sink, self.labels);
+        let Some(packet) = self.read(origin.peer, packet, io) else {
             return;
         };
         let Some(fragment) = packet.fragment else {
@@ -154,7 +158,7 @@ impl Netstack {
         match outcome {
             Outcome::Kept => {}
             Outcome::Dropped => self.counters.fragments_dropped += 1,
-            Outcome::Whole(whole) => match self.read(&whole) {
+            Outcome::Whole(whole) => match self.read(origin.peer, &whole, io) {
                 Some(packet) if packet.fragment.is_none() => {
                     self.counters.fragments_reassembled += 1;
                     self.carry(origin, &packet, io);
@@ -260,7 +264,7 @@ impl Netstack {
     /// packets. A flow with much to send may leave some for the next flush; then
     /// [`poll_timeout`](Self::poll_timeout) is in the past.
     pub fn flush(&mut self, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let io = &mut Io::new(host, sink);
+        let io = &mut Io::new(host, sink, self.labels);
         self.udp.flush(&mut self.sender, io, &mut self.counters);
         self.tcp.flush(io, &mut self.counters);
     }
@@ -281,7 +285,7 @@ impl Netstack {
 
     /// Reset the flows of a peer that was removed.
     pub fn remove_peer(&mut self, peer: PeerId, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let io = &mut Io::new(host, sink);
+        let io = &mut Io::new(host, sink, self.labels);
         self.tcp.remove_peer(peer, io, &mut self.counters);
         self.udp.remove_peer(peer);
         self.icmp.forget(peer);
@@ -340,7 +344,7 @@ impl Netstack {
         self.counters.iter()
     }
 
-    fn read<'a>(&mut self, packet: &'a [u8]) -> Option<Packet<'a>> {
+    fn read<'a>(&mut self, peer: PeerId, packet: &'a [u8], io: &mut Io<'_>) -> Option<Packet<'a>> {
         let fault = match Packet::parse(packet) {
             Ok(packet) => return Some(packet),
             Err(fault) => fault,
@@ -349,6 +353,12 @@ impl Netstack {
             Fault::Malformed => &mut self.counters.ip_malformed,
             Fault::BadAddress => &mut self.counters.ip_bad_address,
             Fault::Multicast => &mut self.counters.ip_multicast,
+            Fault::Problem(problem) => {
+                let (sender, counters) = (&mut self.sender, &mut self.counters);
+                self.icmp
+                    .complain(peer, packet, problem, sender, io, counters);
+                &mut self.counters.ip_malformed
+            }
         };
         *counter += 1;
         None
@@ -375,7 +385,7 @@ impl Netstack {
                 let room = share && self.udp.evict(peer, udp_share, counters);
                 let second = Admission { room, elsewhere };
                 if !room || !tcp.handle(origin, packet, second, sender, io, counters) {
-                    self.tcp.refuse(peer, packet, io.sink, counters);
+                    self.tcp.refuse(peer, packet, io, counters);
                 }
             }
             (ip::UDP, _) => {

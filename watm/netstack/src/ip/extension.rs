@@ -1,7 +1,7 @@
 //! IPv6 extension headers (RFC 8200 section 4).
 
-use super::V6_HEADER;
-use super::packet::Fragment;
+use super::packet::{Fault, Fragment, Problem};
+use super::{ICMPV6, V6_HEADER};
 
 /// The most headers accepted: each kind is meant to occur once, destination options twice, so that
 /// five would do. More are an attack.
@@ -11,6 +11,11 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
+
+const FRAGMENT_HEADER: usize = 8;
+
+/// The offset of the payload's length in a packet.
+const PAYLOAD_LENGTH_AT: usize = 4;
 
 /// The result of walking the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,35 +27,39 @@ pub(crate) struct Walk {
     pub fragment: Option<Fragment>,
 }
 
-/// Walks the headers of a packet, whose length has been checked against its first header. `None` if
-/// one is truncated, must not be ignored, or there are too many. Stops at a fragment header, except
-/// for a packet in one fragment (RFC 6946).
-pub(crate) fn walk(packet: &[u8]) -> Option<Walk> {
+/// Walks the headers of a packet, whose length has been checked against its first header. Stops at a
+/// fragment header, except for a packet in one fragment (RFC 6946).
+///
+/// # Errors
+///
+/// [`Fault::Malformed`] if a header is truncated or there are too many, or if an option demands
+/// silence. [`Fault::Problem`] if the source must be told which header cannot be ignored.
+pub(crate) fn walk(packet: &[u8]) -> Result<Walk, Fault> {
     let mut protocol_at = 6;
     let mut at = V6_HEADER;
     for _ in 0..MAX_HEADERS {
-        let protocol = *packet.get(protocol_at)?;
-        let rest = packet.get(at..)?;
+        let protocol = *packet.get(protocol_at).ok_or(Fault::Malformed)?;
+        let rest = packet.get(at..).ok_or(Fault::Malformed)?;
         let length = match protocol {
-            HOP_BY_HOP if at == V6_HEADER => options(rest)?,
-            DESTINATION => options(rest)?,
-            // A route with stops left is for another host, and type 0 is forbidden (RFC 5095).
-            ROUTING if *rest.get(3)? == 0 => length(rest)?,
-            HOP_BY_HOP | ROUTING => return None,
+            HOP_BY_HOP if at == V6_HEADER => options(rest, at)?,
+            // It comes first, or is none (section 4).
+            HOP_BY_HOP => return Err(Problem::HEADER.at(protocol_at)),
+            DESTINATION => options(rest, at)?,
+            ROUTING => route(rest, at)?,
             FRAGMENT => {
-                let fragment = fragment(rest)?;
+                let fragment = fragment(rest, at)?;
                 if fragment.offset > 0 || fragment.more {
-                    return Some(Walk {
+                    return Ok(Walk {
                         protocol: rest[0],
                         protocol_at: at,
-                        payload_at: at + 8,
+                        payload_at: at + FRAGMENT_HEADER,
                         fragment: Some(fragment),
                     });
                 }
-                8
+                FRAGMENT_HEADER
             }
             _ => {
-                return Some(Walk {
+                return Ok(Walk {
                     protocol,
                     protocol_at,
                     payload_at: at,
@@ -61,17 +70,41 @@ pub(crate) fn walk(packet: &[u8]) -> Option<Walk> {
         protocol_at = at;
         at += length;
     }
-    None
+    Err(Fault::Malformed)
 }
 
-fn length(header: &[u8]) -> Option<usize> {
-    let length = (usize::from(*header.get(1)?) + 1) * 8;
-    (length <= header.len()).then_some(length)
+/// Returns true if the packet may be an ICMPv6 error, which no error must answer (RFC 4443
+/// section 2.4 e).
+pub(crate) fn may_be_error(packet: &[u8]) -> bool {
+    let (mut protocol, mut rest) = (packet[6], &packet[V6_HEADER..]);
+    for _ in 0..MAX_HEADERS {
+        let length = match (protocol, rest) {
+            (HOP_BY_HOP | ROUTING | DESTINATION, _) => length(rest).ok(),
+            (FRAGMENT, _) => Some(FRAGMENT_HEADER),
+            (ICMPV6, [kind, ..]) => return *kind < 128,
+            (ICMPV6, []) => return true,
+            _ => return false,
+        };
+        let Some(after) = length.and_then(|length| rest.get(length..)) else {
+            return true;
+        };
+        (protocol, rest) = (rest[0], after);
+    }
+    true
 }
 
-/// The length of a header of options. `None` if an option demands that the packet is dropped
-/// (section 4.2: the two highest bits of the type).
-fn options(header: &[u8]) -> Option<usize> {
+fn length(header: &[u8]) -> Result<usize, Fault> {
+    let words = header.get(1).ok_or(Fault::Malformed)?;
+    let length = (usize::from(*words) + 1) * 8;
+    match length <= header.len() {
+        true => Ok(length),
+        false => Err(Fault::Malformed),
+    }
+}
+
+/// The length of a header of options at this offset. Fails if an option demands that the packet is
+/// dropped (section 4.2: the two highest bits of its type).
+fn options(header: &[u8], at: usize) -> Result<usize, Fault> {
     const PAD1: u8 = 0;
     let length = length(header)?;
     let mut rest = &header[2..length];
@@ -80,23 +113,47 @@ fn options(header: &[u8]) -> Option<usize> {
             rest = tail;
             continue;
         }
-        if kind >> 6 != 0 {
-            return None;
+        match kind >> 6 {
+            0 => {}
+            1 => return Err(Fault::Malformed),
+            _ => return Err(Problem::OPTION.at(at + length - rest.len())),
         }
-        let size = usize::from(*tail.first()?) + 1;
-        rest = tail.get(size..)?;
+        let size = usize::from(*tail.first().ok_or(Fault::Malformed)?) + 1;
+        rest = tail.get(size..).ok_or(Fault::Malformed)?;
     }
-    Some(length)
+    Ok(length)
 }
 
-fn fragment(header: &[u8]) -> Option<Fragment> {
-    let header = header.first_chunk::<8>()?;
-    let field = u16::from_be_bytes([header[2], header[3]]);
-    Some(Fragment {
-        id: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+/// The length of a routing header at this offset. A route with stops left is for another host, and
+/// type 0 is as good as unknown (section 4.4, RFC 5095).
+fn route(header: &[u8], at: usize) -> Result<usize, Fault> {
+    let length = length(header)?;
+    match header[3] {
+        0 => Ok(length),
+        _ => Err(Problem::FIELD.at(at + 2)),
+    }
+}
+
+/// The fragment whose header is at this offset (section 4.5).
+fn fragment(header: &[u8], at: usize) -> Result<Fragment, Fault> {
+    let (head, payload) = header
+        .split_first_chunk::<FRAGMENT_HEADER>()
+        .ok_or(Fault::Malformed)?;
+    let field = u16::from_be_bytes([head[2], head[3]]);
+    let fragment = Fragment {
+        id: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
         offset: usize::from(field & !7),
         more: field & 1 == 1,
-    })
+    };
+    if fragment.more && !payload.len().is_multiple_of(8) {
+        return Err(Problem::FIELD.at(PAYLOAD_LENGTH_AT));
+    }
+    // The headers before this one belong to the whole packet.
+    let end = at - V6_HEADER + fragment.offset + payload.len();
+    if end > usize::from(u16::MAX) {
+        return Err(Problem::FIELD.at(at + 2));
+    }
+    Ok(fragment)
 }
 
 #[cfg(test)]
@@ -126,19 +183,56 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_ignored_is_refused() {
-        let unknown_option = [17, 0, 0x40, 4, 0, 0, 0, 0];
-        assert_eq!(walk(&packet(DESTINATION, &unknown_option)), None);
-        let stops_left = [17, 0, 0, 1, 0, 0, 0, 0];
-        assert_eq!(walk(&packet(ROUTING, &stops_left)), None);
+    fn a_truncated_header_is_malformed() {
         let cut = [17, 1, 0, 0, 0, 0, 0, 0];
-        assert_eq!(walk(&packet(DESTINATION, &cut)), None);
+        assert_eq!(walk(&packet(DESTINATION, &cut)), Err(Fault::Malformed));
         let option_overrun = [17, 0, 1, 9, 0, 0, 0, 0];
-        assert_eq!(walk(&packet(DESTINATION, &option_overrun)), None);
-        let late_hop_by_hop = [HOP_BY_HOP, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(walk(&packet(DESTINATION, &late_hop_by_hop)), None);
+        let walked = walk(&packet(DESTINATION, &option_overrun));
+        assert_eq!(walked, Err(Fault::Malformed));
         let endless = [DESTINATION, 0, 0, 0, 0, 0, 0, 0].repeat(MAX_HEADERS);
-        assert_eq!(walk(&packet(DESTINATION, &endless)), None);
-        assert_eq!(walk(&packet(FRAGMENT, &[17, 0, 0])), None);
+        assert_eq!(walk(&packet(DESTINATION, &endless)), Err(Fault::Malformed));
+        let short = walk(&packet(FRAGMENT, &[17, 0, 0]));
+        assert_eq!(short, Err(Fault::Malformed));
+    }
+
+    #[test]
+    fn the_source_learns_what_cannot_be_ignored() {
+        // The highest bits of an option's type: skip, drop, and tell the source.
+        for (kind, expected) in [
+            (0x1e, Ok(())),
+            (0x5e, Err(Fault::Malformed)),
+            (0x9e, Err(Problem::OPTION.at(44))),
+            (0xde, Err(Problem::OPTION.at(44))),
+        ] {
+            let options = [17, 0, 0, 0, kind, 0, 0, 0];
+            let walked = walk(&packet(DESTINATION, &options));
+            assert_eq!(walked.map(|_| ()), expected, "{kind:x}");
+        }
+        let stops_left = [17, 0, 0, 1, 0, 0, 0, 0];
+        let walked = walk(&packet(ROUTING, &stops_left));
+        assert_eq!(walked, Err(Problem::FIELD.at(42)));
+        let late = [HOP_BY_HOP, 0, 0, 0, 0, 0, 0, 0];
+        let walked = walk(&packet(DESTINATION, &late));
+        assert_eq!(walked, Err(Problem::HEADER.at(40)));
+        // A piece in the middle, whose length is not one of eights.
+        let odd = [&[17, 0, 0, 1, 0, 0, 0, 9][..], &[0; 9]].concat();
+        let walked = walk(&packet(FRAGMENT, &odd));
+        assert_eq!(walked, Err(Problem::FIELD.at(4)));
+        // A last piece that ends behind the longest packet.
+        let far = [&[17, 0, 0xff, 0xf8, 0, 0, 0, 9][..], &[0; 16]].concat();
+        let walked = walk(&packet(FRAGMENT, &far));
+        assert_eq!(walked, Err(Problem::FIELD.at(42)));
+    }
+
+    #[test]
+    fn an_error_is_recognised_behind_headers() {
+        let hop = [ICMPV6, 0, 0, 0, 0, 0, 0, 0];
+        let behind = |kind: u8| packet(HOP_BY_HOP, &[&hop[..], &[kind, 0]].concat());
+        assert!(may_be_error(&behind(1)));
+        assert!(!may_be_error(&behind(128)));
+        assert!(!may_be_error(&packet(17, &[1])));
+        // Nobody can tell.
+        assert!(may_be_error(&packet(ICMPV6, &[])));
+        assert!(may_be_error(&packet(DESTINATION, &[ICMPV6, 9, 0, 0])));
     }
 }

@@ -45,6 +45,30 @@ pub(crate) enum Fault {
     BadAddress,
     /// The destination is a group. Groups are not carried.
     Multicast,
+    /// The source must be told (IPv6 alone).
+    Problem(Problem),
+}
+
+/// A parameter problem (RFC 4443 section 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub code: u8,
+    /// The offset in the packet of what caused it.
+    pub at: usize,
+}
+
+impl Problem {
+    /// An erroneous field.
+    pub(super) const FIELD: Problem = Problem { code: 0, at: 0 };
+    /// An unknown header.
+    pub(super) const HEADER: Problem = Problem { code: 1, at: 0 };
+    /// An unknown option.
+    pub(super) const OPTION: Problem = Problem { code: 2, at: 0 };
+
+    /// The fault that this problem is at an offset.
+    pub(super) fn at(self, at: usize) -> Fault {
+        Fault::Problem(Problem { at, ..self })
+    }
 }
 
 impl<'a> Packet<'a> {
@@ -112,7 +136,7 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         protocol_at,
         payload_at,
         fragment,
-    } = extension::walk(whole).ok_or(Fault::Malformed)?;
+    } = extension::walk(whole)?;
     Ok(Packet {
         source: source.into(),
         destination: destination.into(),

@@ -77,7 +77,7 @@ struct Partial {
 impl Reassembly {
     pub(crate) fn new(hash: Keyed) -> Self {
         Reassembly {
-            partial: Map::with_hasher(hash.clone()),
+            partial: Map::with_hasher(hash),
             order: BTreeSet::new(),
             by_peer: Map::with_hasher(hash),
         }

@@ -64,13 +64,13 @@ impl Sender {
         protocol: u8,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
-        self.send_within(usize::MAX, peer, sink, addresses, protocol, fill)
+        self.send_within((usize::MAX, 0), peer, sink, addresses, protocol, fill)
     }
 
-    /// Like [`send`](Self::send), for a path behind the peer with this MTU.
+    /// Like [`send`](Self::send), for a path behind the peer with this MTU, and with a flow label.
     pub(crate) fn send_within(
         &mut self,
-        path: usize,
+        (path, label): (usize, u32),
         peer: PeerId,
         sink: &mut dyn PacketSink,
         (source, destination): (IpAddr, IpAddr),
@@ -92,7 +92,8 @@ impl Sender {
         }
         let mtu = self.mtu(peer).min(path);
         if length <= mtu {
-            write_header(&mut self.packet, (source, destination), protocol, 0);
+            let marks = Marks { class: 0, label };
+            write_header(&mut self.packet, (source, destination), protocol, marks);
             sink.send(peer, &self.packet);
             return true;
         }
@@ -115,7 +116,12 @@ impl Sender {
                 &mut self.fragment,
                 (source, destination),
                 protocol,
-                Piece { id, offset, more },
+                Piece {
+                    id,
+                    offset,
+                    more,
+                    label,
+                },
             );
             sink.send(peer, &self.fragment);
         }
@@ -127,6 +133,7 @@ struct Piece {
     id: u32,
     offset: usize,
     more: bool,
+    label: u32,
 }
 
 /// Writes a packet with this payload, of any size, to `out`.
@@ -140,7 +147,7 @@ pub(super) fn write_packet(
     out.clear();
     out.resize(header_len(destination), 0);
     out.extend_from_slice(payload);
-    write_header(out, (source, destination), protocol, 0);
+    write_header(out, (source, destination), protocol, Marks::default());
 }
 
 pub(crate) fn header_len(address: IpAddr) -> usize {
@@ -150,13 +157,21 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
     }
 }
 
+/// The parts of a header that routers look at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// The traffic class, with ECN in its lowest two bits (RFC 2474, RFC 3168).
+    pub class: u8,
+    /// The flow label of IPv6, or 0 (RFC 6437).
+    pub label: u32,
+}
+
 /// Writes the header of a packet that is not fragmented. Its place is at the beginning of `packet`.
-/// `class` is the traffic class, with ECN in its lowest two bits (RFC 2474, RFC 3168).
 pub(crate) fn write_header(
     packet: &mut [u8],
     (source, destination): (IpAddr, IpAddr),
     protocol: u8,
-    class: u8,
+    Marks { class, label }: Marks,
 ) {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -168,8 +183,9 @@ pub(crate) fn write_header(
             header.fill_checksum();
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            write_v6(packet, source, destination, protocol);
-            Ipv6Packet::new_unchecked(packet).set_traffic_class(class);
+            let mut header = write_v6(packet, source, destination, protocol);
+            header.set_traffic_class(class);
+            header.set_flow_label(label);
         }
         _ => unreachable!("both addresses come from one packet"),
     }
@@ -208,7 +224,7 @@ fn write_fragment(
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             const FRAGMENT: u8 = 44;
-            write_v6(packet, source, destination, FRAGMENT);
+            write_v6(packet, source, destination, FRAGMENT).set_flow_label(piece.label);
             packet[V6_HEADER] = protocol;
             let mut header = Ipv6FragmentHeader::new_unchecked(&mut packet[V6_HEADER + 2..]);
             header.set_frag_offset(offset / 8);
@@ -237,7 +253,12 @@ fn write_v4(
     header
 }
 
-fn write_v6(packet: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) {
+fn write_v6(
+    packet: &mut [u8],
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    protocol: u8,
+) -> Ipv6Packet<&mut [u8]> {
     let length = u16::try_from(packet.len() - V6_HEADER).expect("checked by the caller");
     let mut header = Ipv6Packet::new_unchecked(packet);
     header.set_version(6);
@@ -246,4 +267,5 @@ fn write_v6(packet: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, protocol
     header.set_hop_limit(HOP_LIMIT);
     header.set_src_addr(source);
     header.set_dst_addr(destination);
+    header
 }

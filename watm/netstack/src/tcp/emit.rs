@@ -5,8 +5,8 @@ use std::ops::BitOr;
 
 use super::options::Written;
 use super::sequence::Sequence;
-use crate::PacketSink;
-use crate::ip::{self, checksum};
+use crate::io::Io;
+use crate::ip::{self, Marks, checksum};
 use crate::table::Key;
 
 /// The bytes of a header without options.
@@ -68,10 +68,10 @@ pub(crate) fn segment<'a>(
     header: &Header,
     payload: impl Iterator<Item = &'a [u8]>,
     buffer: &mut Vec<u8>,
-    sink: &mut dyn PacketSink,
+    io: &mut Io<'_>,
 ) {
     let mut train = Train::new(key, header, buffer);
-    train.send(header.sequence, header.flags, payload, sink);
+    train.send(header.sequence, header.flags, payload, io);
 }
 
 /// Segments of one flow that leave one after another, with one header but for the numbers and the
@@ -109,7 +109,7 @@ impl<'a> Train<'a> {
         sequence: Sequence,
         flags: Flags,
         payload: impl Iterator<Item = &'p [u8]>,
-        sink: &mut dyn PacketSink,
+        io: &mut Io<'_>,
     ) {
         let addresses = (self.key.destination.ip(), self.key.source.ip());
         self.buffer.truncate(self.payload);
@@ -122,10 +122,13 @@ impl<'a> Train<'a> {
         segment[16..18].fill(0);
         fill_checksum(segment, addresses);
         match self.class.take() {
-            Some(class) => ip::write_header(self.buffer, addresses, ip::TCP, class),
+            Some(class) => {
+                let label = io.labels.of(self.key);
+                ip::write_header(self.buffer, addresses, ip::TCP, Marks { class, label });
+            }
             None => ip::set_length(self.buffer),
         }
-        sink.send(self.key.peer, self.buffer);
+        io.sink.send(self.key.peer, self.buffer);
     }
 }
 

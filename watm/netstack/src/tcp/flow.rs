@@ -401,7 +401,7 @@ impl Flow {
             Answer::Open(connection) => self.link = Link::Connection(connection),
             Answer::None => {}
             Answer::Malformed => cx.counters.tcp_malformed += 1,
-            Answer::Reset => segment.send_reset(&self.key, cx.buffer, cx.io.sink),
+            Answer::Reset => segment.send_reset(&self.key, cx.buffer, cx.io),
             Answer::Refused => self.link = Link::Failed,
         }
     }

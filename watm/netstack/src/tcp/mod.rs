@@ -43,7 +43,7 @@ use crate::ip::{Packet, Sender};
 use crate::limit::Limiter;
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::Timers;
-use crate::{Origin, PacketSink, PeerId, port};
+use crate::{Origin, PeerId, port};
 
 /// The answers to segments of unknown flows at once, and in each second after that. A client that
 /// outlives a restart of the stack learns at once that its connections are gone, and a flood is not
@@ -92,12 +92,12 @@ impl Tcp {
             initial: Initial::new(secret),
             algorithm: config.congestion,
             buffer: Vec::new(),
-            flows: Table::new(hash.clone()),
+            flows: Table::new(hash),
             timers: Timers::default(),
-            half_open: HalfOpen::new(hash.clone()),
-            time_wait: TimeWait::new(hash.clone()),
-            memory: Memory::new(config.buffer_budget, hash.clone()),
-            strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash.clone()),
+            half_open: HalfOpen::new(hash),
+            time_wait: TimeWait::new(hash),
+            memory: Memory::new(config.buffer_budget, hash),
+            strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash),
             hash,
             dialled: 0,
             current: None,
@@ -194,7 +194,7 @@ impl Tcp {
                 Judgement::Challenge(last, window) => {
                     counters.tcp_challenged += 1;
                     let buffer = &mut self.buffer;
-                    segment::send_acknowledgement(&key, last, window, buffer, io.sink);
+                    segment::send_acknowledgement(&key, last, window, buffer, io);
                     return true;
                 }
             }
@@ -206,13 +206,13 @@ impl Tcp {
                 return true;
             }
             None if !io.host.accepts(FlowKind::Bytes, &key.destination.into()) => {
-                segment.send_reset(&key, &mut self.buffer, io.sink);
+                segment.send_reset(&key, &mut self.buffer, io);
                 counters.tcp_refused += 1;
                 return true;
             }
             None if !admission.room => return false,
             None if !self.memory.grants(origin.peer, 2 * CHUNK) => {
-                segment.send_reset(&key, &mut self.buffer, io.sink);
+                segment.send_reset(&key, &mut self.buffer, io);
                 counters.tcp_refused += 1;
                 return true;
             }
@@ -295,11 +295,11 @@ impl Tcp {
         &mut self,
         peer: PeerId,
         packet: &Packet<'_>,
-        sink: &mut dyn PacketSink,
+        io: &mut Io<'_>,
         counters: &mut Counters,
     ) {
         if let Some(segment) = Segment::parse(packet) {
-            segment.send_reset(&segment.key(peer, packet), &mut self.buffer, sink);
+            segment.send_reset(&segment.key(peer, packet), &mut self.buffer, io);
             counters.tcp_refused += 1;
         }
     }
@@ -479,7 +479,7 @@ impl Tcp {
         // endless exchange.
         let repeats = !segment.resets() && segment.length() > 0;
         if repeats && self.strays.permits(key.peer, io.now) {
-            segment::send_acknowledgement(key, last, 0, &mut self.buffer, io.sink);
+            segment::send_acknowledgement(key, last, 0, &mut self.buffer, io);
         }
         true
     }
@@ -495,7 +495,7 @@ impl Tcp {
             return;
         }
         if self.strays.permits(key.peer, io.now) {
-            segment.send_reset(key, &mut self.buffer, io.sink);
+            segment.send_reset(key, &mut self.buffer, io);
             counters.tcp_strays_reset += 1;
         } else {
             counters.tcp_strays_ignored += 1;

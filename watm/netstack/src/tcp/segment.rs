@@ -8,9 +8,10 @@ use super::emit::{self, Flags, Header};
 use super::options::{Options, Written};
 use super::sequence::Sequence;
 use super::time_wait::Last;
+use crate::PeerId;
+use crate::io::Io;
 use crate::ip::{self, Packet, checksum};
 use crate::table::Key;
-use crate::{PacketSink, PeerId};
 
 /// A valid TCP segment.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +104,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Answer with a reset (RFC 9293 section 3.10.7.1). The segment must not be a reset itself.
-    pub(crate) fn send_reset(&self, key: &Key, buffer: &mut Vec<u8>, sink: &mut dyn PacketSink) {
+    pub(crate) fn send_reset(&self, key: &Key, buffer: &mut Vec<u8>, io: &mut Io<'_>) {
         let (sequence, acknowledged, flags) = match self.acknowledges {
             Some(acknowledged) => (acknowledged, Sequence(0), Flags::RST),
             None => {
@@ -119,7 +120,7 @@ impl<'a> Segment<'a> {
             options: Written::new(),
             capable: false,
         };
-        emit::segment(key, &answer, [].into_iter(), buffer, sink);
+        emit::segment(key, &answer, [].into_iter(), buffer, io);
     }
 }
 
@@ -129,7 +130,7 @@ pub(crate) fn send_acknowledgement(
     last: Last,
     window: u16,
     buffer: &mut Vec<u8>,
-    sink: &mut dyn PacketSink,
+    io: &mut Io<'_>,
 ) {
     let mut options = Written::new();
     if let Some(timestamp) = last.timestamp {
@@ -143,5 +144,5 @@ pub(crate) fn send_acknowledgement(
         options,
         capable: false,
     };
-    emit::segment(key, &answer, [].into_iter(), buffer, sink);
+    emit::segment(key, &answer, [].into_iter(), buffer, io);
 }

@@ -170,7 +170,7 @@ impl Handshake {
         self.due = now + wait.min(LONGEST);
         let header = self.header(now);
         let key = &self.start.key;
-        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
     /// Ends the handshake with RST.
@@ -188,7 +188,7 @@ impl Handshake {
             capable: false,
         };
         let key = &self.start.key;
-        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+        emit::segment(key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
     /// Processes a possible answer to the SYN of a dialled connection (RFC 9293

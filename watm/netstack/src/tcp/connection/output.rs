@@ -41,7 +41,7 @@ impl Connection {
     pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
         if !matches!(self.state, State::Closed(_) | State::TimeWait) {
             let header = self.header(self.transmitter.next(), Flags::RST | Flags::ACK, cx);
-            emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+            emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
         }
         self.state = State::Closed(End::Reset);
     }
@@ -49,13 +49,13 @@ impl Connection {
     /// Asks whether the peer is there (RFC 9293 section 3.8.4).
     pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_, '_>) {
         let header = self.header(self.transmitter.next().minus(1), Flags::ACK, cx);
-        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
     fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
         let mut header = self.header(self.transmitter.next(), Flags::ACK, cx);
         self.receiver.tell_blocks(&mut header.options);
-        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io.sink);
+        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
     /// Sends a range in segments. Returns their number.
@@ -76,7 +76,7 @@ impl Connection {
             let (payload, ends) = self.transmitter.content(start, end);
             let pushes = self.transmitter.pushes(end);
             let flags = header.flags | Flags::PSH.only_if(pushes) | Flags::FIN.only_if(ends);
-            train.send(start, flags, payload, cx.io.sink);
+            train.send(start, flags, payload, cx.io);
             header.flags = Flags(header.flags.0 & !Flags::CWR.0);
             start = end;
             segments += 1;
