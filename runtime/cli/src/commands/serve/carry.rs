@@ -12,6 +12,7 @@ use watm_runtime::{
     JoinError, Network, StreamFlow, log_refusal, printable,
 };
 
+use super::attempts::Attempts;
 use super::clients::Clients;
 use super::flow_sockets::FlowSockets;
 use super::gate::{Gate, Place};
@@ -39,6 +40,7 @@ pub(super) struct Common {
     /// Set if connections continue from their clients' addresses.
     pub(super) transparent: Mutex<Option<BindTransparent>>,
     pub(super) gate: Arc<Gate>,
+    pub(super) attempts: Attempts,
     pub(super) clients: Arc<Clients>,
     pub(super) metrics: ListenerMetrics,
     pub(super) complaints: Complaints,
@@ -188,7 +190,13 @@ async fn join_stream(
 ) -> Result<Ending, Unreachable> {
     let transparent = common.transparent();
     // Boxed, so that the flow does not keep the state of connecting.
-    let connecting = Box::pin(upstream::connect(terms, transparent.as_ref(), flow.info()));
+    let (attempts, info) = (&common.attempts, flow.info());
+    let connecting = Box::pin(upstream::connect(
+        attempts,
+        terms,
+        transparent.as_ref(),
+        info,
+    ));
     let mut upstream = connecting.await?;
     common.works(traffic.age());
     let introduced = introduce(terms, flow.info(), &mut upstream).await;

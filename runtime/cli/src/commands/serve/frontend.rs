@@ -13,6 +13,7 @@ use watm_runtime::{
     SwapOptions, share_address, share_datagram_address, swap_all,
 };
 
+use super::attempts::Attempts;
 use super::carry::{Common, FLOW_BYTES, begin, clear};
 use super::clients::Clients;
 use super::flow_sockets::FlowSockets;
@@ -112,6 +113,7 @@ impl Frontend {
             terms: Mutex::new(Arc::new(settings.terms.clone())),
             transparent: Mutex::new(serving.transparent.clone()),
             gate: Arc::default(),
+            attempts: Attempts::default(),
             clients: clients.clone(),
             metrics: metrics.listener(&settings.name),
             complaints: Complaints::default(),

@@ -8,6 +8,7 @@
 //! 4. A [`Service`] has all listeners. It answers [status requests](crate::reporting::web), is
 //!    reloaded, and is drained.
 
+mod attempts;
 mod carry;
 mod clients;
 mod extended_or_port;

@@ -10,6 +10,7 @@ use watm_runtime::{
     connect_upstream, connect_upstream_datagrams,
 };
 
+use super::attempts::Attempts;
 use super::header::attribute;
 use super::outcome::Ending;
 use super::settings::Terms;
@@ -85,9 +86,10 @@ fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreach
     })
 }
 
-/// Connects for a flow, within the time that the terms allow. With `transparent`, connects from the
+/// Connects for a flow, within the time that the terms allow, which includes a wait for its turn. With `transparent`, connects from the
 /// client's address.
 pub(super) async fn connect(
+    attempts: &Attempts,
     terms: &Terms,
     transparent: Option<&BindTransparent>,
     info: &FlowInfo,
@@ -101,6 +103,7 @@ pub(super) async fn connect(
             },
             upstream => {
                 let addresses = addresses(upstream, terms, info, Network::Tcp).await?;
+                let _place = attempts.begin().await;
                 connect_tcp(&addresses, source).await
             }
         }
