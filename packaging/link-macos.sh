@@ -2,7 +2,8 @@
 # Links for macOS with LLVM's linker, which comes with Rust. rustc calls it as it would call Apple's.
 #
 # zig's linker would write every function of a library into its table of exports, a sixth of a wheel. This one keeps to
-# rustc's list. Its libraries are the stubs of stubs.py.
+# rustc's list. Its libraries are the stubs of stubs.py. Names of functions are left out (-x), because rustc has no strip
+# for this system here.
 set -eu
 arguments=()
 for argument; do
@@ -16,4 +17,4 @@ for argument; do
     esac
 done
 exec "$(rustc --print sysroot)/lib/rustlib/$(rustc --print host-tuple)/bin/rust-lld" "${arguments[@]}" \
-    -adhoc_codesign -dead_strip_dylibs
+    -adhoc_codesign -dead_strip_dylibs -x
