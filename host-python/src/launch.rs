@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use watm_launch::Plan;
+use watm_launch::{Namespace, Plan};
 use watm_runtime::PacketDevice;
 
 /// A program that was launched. Killed when collected.
@@ -19,10 +19,11 @@ pub struct Launched {
     mtu: u32,
 }
 
-/// Makes a device for a program that can use nothing else of the network. `helper` is the command of
+/// Makes a device for a program that can use nothing else of the network, or in a namespace that
+/// exists already, for its programs. `helper` is the command of
 /// a process with one thread that calls `help_launch` with its last argument.
 #[pyfunction]
-#[pyo3(signature = (helper, program, *, environment, addresses, mtu, resolvers, files))]
+#[pyo3(signature = (helper, program, *, environment, addresses, mtu, resolvers, files, namespace))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn launch(
     py: Python<'_>,
@@ -33,6 +34,7 @@ pub fn launch(
     mtu: u32,
     resolvers: Vec<IpAddr>,
     files: Vec<(OsString, Vec<u8>)>,
+    namespace: Option<OsString>,
 ) -> PyResult<Launched> {
     let Some((first, rest)) = helper.split_first() else {
         return Err(PyValueError::new_err("helper: empty"));
@@ -40,6 +42,7 @@ pub fn launch(
     let mut command = Command::new(first);
     command.args(rest);
     let plan = Plan {
+        namespace: namespace.map(|name| Namespace { name }),
         program,
         environment,
         addresses,

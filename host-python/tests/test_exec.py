@@ -10,7 +10,7 @@ import socketserver
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -315,6 +315,82 @@ async def test_a_device_of_ones_own(host: Host) -> None:
     output, errors = await process.communicate()
     assert (process.returncode, output) == (0, b"own\n"), errors.decode()
     assert "Traceback" not in errors.decode()
+
+
+@contextlib.asynccontextmanager
+async def _namespace(*before: str) -> AsyncIterator[tuple[str, tuple[str, ...]]]:
+    """A network namespace with its loopback and a default route, as a container's. Yields the number of a process in
+    it, and the words that run a command there."""
+    script = (
+        "ip link set lo up && ip tuntap add eth0 mode tun && ip address add 172.17.0.2/16 dev eth0 && ip link set eth0 up "
+        "&& ip route add default via 172.17.0.1 && echo ready && exec sleep 600"
+    )
+    process = await asyncio.create_subprocess_exec(*before, "sh", "-c", script, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"ready\n"
+        yield str(process.pid), ("nsenter", "--target", str(process.pid), "--net")
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _said(*words: str) -> tuple[int | None, str]:
+    """Runs a command. Returns its exit status and what it said."""
+    process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("users", [False, True], ids=["of root", "with users of its own"])
+async def test_the_programs_of_a_namespace(host: Host, users: bool) -> None:
+    needs.root("network namespaces")
+    before = ("unshare", "--net", *(["--user", "--map-root-user"] if users else []))
+    async with _namespace(*before) as (number, inside):
+        if users:
+            # As for a container without root: its user namespace has the rights over its network.
+            inside = (*inside, "--user", "--preserve-credentials")
+        process = await asyncio.create_subprocess_exec(
+            *(str(BIN / "mitmdump-watm"), *host.options, "--mode", f"watm:tun?netns={number}"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(30):
+                while (await _said(*inside, "ip", "link", "show", "watm0"))[0] != 0:
+                    assert process.returncode is None
+                    await asyncio.sleep(0.1)
+            # Ahead of the default route that is there, and not of its own network.
+            assert "watm0" in (await _said(*inside, "ip", "route", "get", "192.0.2.7"))[1]
+            assert "eth0" in (await _said(*inside, "ip", "route", "get", "172.17.0.9"))[1]
+            for address in ("192.0.2.7", "[2001:db8::7]"):
+                command = ("curl", "-sS", "--max-time", "20", f"http://{address}/path")
+                assert await _said(*inside, *command) == (0, "page\n")
+            assert [note["url"] for note in host.notes if "url" in note][:1] == ["http://192.0.2.7/path"]
+            # Nothing stays behind.
+            process.kill()
+            await process.wait()
+            async with asyncio.timeout(30):
+                while (await _said(*inside, "ip", "link", "show", "watm0"))[0] == 0:
+                    await asyncio.sleep(0.05)
+            assert "eth0" in (await _said(*inside, "ip", "route", "get", "192.0.2.7"))[1]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+@pytest.mark.limit(60)
+async def test_a_namespace_that_does_not_exist_is_named(host: Host) -> None:
+    for mode, why in (
+        ("watm:tun?netns=nowhere", "cannot enter the network namespace /run/netns/nowhere: No such file or directory; name one"),
+        ("watm:tun?netns=/proc/self/ns/mnt", "cannot enter the network namespace /proc/self/ns/mnt: Invalid argument; it must be"),
+        ("watm:tun?netns=1&device=x", "options device and netns: give one of them"),
+    ):
+        status, said = await _said(str(BIN / "mitmdump-watm"), *host.options, "--mode", mode)
+        assert status == 1
+        assert why in said
 
 
 @pytest.mark.limit(60)

@@ -66,4 +66,36 @@ async def test_a_file_without_an_address_is_refused(tmp_path) -> None:
         config = "\n".join(line for line in other.config.splitlines() if not line.startswith("Address"))
         status, _, said = await run(tmp_path, config, "true")
         assert status == 2
-        assert "[Interface] has no Address; --exec needs one for the program" in said
+        assert "[Interface] has no Address; --exec and --netns need one for the device" in said
+
+
+async def test_the_programs_of_a_namespace_use_the_tunnel(tmp_path) -> None:
+    needs.root("network namespaces")
+    holder = await asyncio.create_subprocess_exec(
+        *("unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep 600"), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert await holder.stdout.readline() == b"ready\n"
+        async with peer(DNS) as other:
+            process = await tunnel(tmp_path, other.config, "--netns", str(holder.pid))
+            inside = ("nsenter", "--target", str(holder.pid), "--net")
+            try:
+                command = ["curl", "-4sS", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", f"http://{INSIDE}/"]
+                fetching = await asyncio.create_subprocess_exec(*inside, *command, stdout=asyncio.subprocess.PIPE)
+                async with asyncio.timeout(LIMIT):
+                    assert (await fetching.communicate())[0] == b"inside"
+            finally:
+                process.terminate()
+                _, said = await process.communicate()
+            assert process.returncode == 0, said.decode()
+    finally:
+        holder.kill()
+        await holder.wait()
+
+
+async def test_a_namespace_that_does_not_exist_is_named(tmp_path) -> None:
+    async with peer() as other:
+        process = await tunnel(tmp_path, other.config, "--netns", "nowhere")
+        _, said = await process.communicate()
+        assert process.returncode == 1
+        assert "--netns: cannot enter the network namespace /run/netns/nowhere: No such file" in said.decode()

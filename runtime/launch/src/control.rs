@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 
-use crate::Plan;
+use crate::{Namespace, Plan};
 
 /// The longest part of a plan, in bytes: more than a command line may have.
 const LONGEST: u32 = 64 << 20;
@@ -19,6 +19,8 @@ const LONGEST: u32 = 64 << 20;
 /// Sends a plan.
 pub fn send_plan(to: &mut UnixStream, plan: &Plan) -> io::Result<()> {
     let mut out = Vec::new();
+    let name = |out: &mut Vec<u8>, namespace: &Namespace| part(out, namespace.name.as_bytes());
+    write_list(&mut out, plan.namespace.as_slice(), name);
     write_list(&mut out, &plan.program, |out, word| {
         part(out, word.as_bytes())
     });
@@ -39,7 +41,9 @@ pub fn send_plan(to: &mut UnixStream, plan: &Plan) -> io::Result<()> {
 
 /// Receives a plan.
 pub fn receive_plan(from: &mut UnixStream) -> io::Result<Plan> {
+    let namespace = |from: &mut UnixStream| Ok(Namespace { name: word(from)? });
     Ok(Plan {
+        namespace: read_list(from, namespace)?.pop(),
         program: read_list(from, word)?,
         environment: read_list(from, |from| Ok((word(from)?, word(from)?)))?,
         addresses: read_list(from, read_address)?,

@@ -10,6 +10,8 @@
 //! 3. once the parent is ready, runs the program as the child of an init process, and forwards
 //!    signals and the exit status.
 //!
+//! For a namespace that exists already, the helper makes the device in it, and ends.
+//!
 //! The kernel removes the namespaces with their last process. When the parent ends, however it does,
 //! the helper finds its end of the control socket closed and kills the init process, with which the
 //! kernel kills all others of the namespace.
@@ -19,6 +21,7 @@
 
 #[cfg(target_os = "linux")]
 mod control;
+mod namespace;
 mod plan;
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]
@@ -27,6 +30,7 @@ mod system;
 #[path = "elsewhere.rs"]
 mod system;
 
+pub use namespace::Namespace;
 pub use plan::Plan;
 pub use system::{Launched, has_terminal, help, launch};
 

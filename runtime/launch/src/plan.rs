@@ -3,9 +3,14 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 
+use crate::Namespace;
+
 /// The settings of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
+    /// The namespace in which the device is made, whose programs use it from then on. `None`: a new
+    /// one, for the program.
+    pub namespace: Option<Namespace>,
     /// The program and its arguments. Empty: the helper ends once it has made the device.
     pub program: Vec<OsString>,
     /// Variables of the environment that are set for the program, beside those that it inherits.

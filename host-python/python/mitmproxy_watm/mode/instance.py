@@ -29,7 +29,7 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
-from mitmproxy_watm.mode.program import Program
+from mitmproxy_watm.mode.program import Program, enter
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.waiting import THREADS
@@ -155,10 +155,13 @@ class WatmInstance(ServerInstance[WatmMode]):
         self.mode.set_transport(transport)
         program = None
         if transport == "packets" and options.device is None:
-            program = Program.to_run()
-            if program is None:
-                raise ValueError(f"option device: missing; name a device, or run a program: {NEEDS_DEVICE}")
-            device = await program.launch(Path(ctx.options.confdir).expanduser(), data.fields)
+            if data.namespace is None:
+                program = Program.to_run()
+                if program is None:
+                    raise ValueError(f"option device: missing; name a device, or run a program: {NEEDS_DEVICE}")
+                device = await program.launch(Path(ctx.options.confdir).expanduser(), data.fields)
+            else:
+                device = enter(data.namespace, data.fields)
             options = replace(options, device=device)
         try:
             self.server = await start(

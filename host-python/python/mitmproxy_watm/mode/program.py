@@ -1,4 +1,5 @@
-"""The program that `mitmdump-watm exec` runs: its packets are those of the mode `watm:tun`."""
+"""Devices in networks of their own, for the mode `watm:tun`: that of the program that `mitmdump-watm exec` runs, and
+those in namespaces that exist already."""
 
 import asyncio
 import ipaddress
@@ -76,17 +77,15 @@ class Program:
     async def launch(self, confdir: Path, fields: dict[str, Any]) -> _native.Launched:
         """Make the device of the program. Raises OSError, which says what the system does not permit."""
         files, environment = _trust(confdir / "mitmproxy-ca-cert.pem")
-        mtu = fields.get("mtu", MTU)
-        if not isinstance(mtu, int) or not 1280 <= mtu <= 65535:
-            raise ValueError(f"option mtu: {mtu!r}; must be 1280-65535")
         self._launched = _native.launch(
-            [sys.executable, "-I", "-S", "-c", HELPER, str(_native.__file__)],
+            _helper(),
             self.words,
             environment=environment + [(name, "") for name in os.environ if name.lower().endswith("_proxy")],
             addresses=ADDRESSES,
-            mtu=mtu,
+            mtu=_mtu(fields),
             resolvers=[RESOLVER],
             files=files,
+            namespace=None,
         )
         return self._launched
 
@@ -119,6 +118,25 @@ class Program:
         logger.log(logging.DEBUG if self._ends_host else logging.INFO, "%s ended with status %s", self.words[0], self.status)
         if self._ends_host:
             ctx.master.shutdown()
+
+
+def enter(namespace: str, fields: dict[str, Any]) -> _native.Launched:
+    """Make a device in a network namespace that exists already: a name, the number of a process, or a path. Raises
+    OSError, which says what the system does not permit."""
+    return _native.launch(
+        _helper(), [], environment=[], addresses=ADDRESSES, mtu=_mtu(fields), resolvers=[], files=[], namespace=namespace
+    )
+
+
+def _helper() -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", HELPER, str(_native.__file__)]
+
+
+def _mtu(fields: dict[str, Any]) -> int:
+    mtu = fields.get("mtu", MTU)
+    if not isinstance(mtu, int) or not 1280 <= mtu <= 65535:
+        raise ValueError(f"option mtu: {mtu!r}; must be 1280-65535")
+    return mtu
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str] | None]:

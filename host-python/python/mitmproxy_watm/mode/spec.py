@@ -42,6 +42,8 @@ class Data:
     """The destination of all connections."""
     watch: bool = False
     """True if the module is swapped when its file changes."""
+    namespace: str | None = None
+    """The network namespace whose programs' packets it takes: a name, the number of a process, or a path."""
     options: ModuleOptions = ModuleOptions()
     """The options of its server, without the configuration."""
     fields: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +76,9 @@ def parse(data: str) -> Data:
     transport = _transport(named.pop("transport", None), about, destination)
     updates = take_updates(named)
     watch = take_watch(named.pop("watch", None), module, updates)
+    device, namespace = named.pop("device", None), named.pop("netns", None)
+    if device is not None and namespace is not None:
+        raise ValueError("options device and netns: give one of them; a namespace gets a device of its own")
     options = ModuleOptions(
         keys=host_keys,
         record=record,
@@ -82,11 +87,11 @@ def parse(data: str) -> Data:
         pcap_files=pcap_files,
         key_log=key_log,
         transport=transport,
-        device=named.pop("device", None),
+        device=device,
         updates=updates,
     )
     fields = {name: literal(name, value, about) for name, value in named.items()}
-    return Data(module, config, keys, destination, watch, options, fields, about)
+    return Data(module, config, keys, destination, watch, namespace, options, fields, about)
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:

@@ -42,8 +42,12 @@ pub fn complain(what: &str, error: &dyn fmt::Display) {
     eprintln!("cannot run {what}: {error}");
 }
 
-/// Enters the namespaces, and makes the device.
+/// Enters the namespaces, or the one that exists already, and makes the device.
 fn prepare(plan: &Plan) -> Result<OwnedFd, String> {
+    if let Some(namespace) = &plan.namespace {
+        namespaces::join(namespace)?;
+        return interface::add(plan);
+    }
     namespaces::enter()?;
     let device = interface::make(plan)?;
     mounts::replace(plan)?;

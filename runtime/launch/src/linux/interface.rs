@@ -1,4 +1,4 @@
-//! Makes the device in the new network namespace, with its addresses and routes. `helper` calls it.
+//! Makes the device in a network namespace, with its addresses and routes. `helper` calls it.
 //!
 //! The requests are those of netdevice(7), rtnetlink's older form: they are few, and need no sockets
 //! of netlink.
@@ -45,14 +45,24 @@ struct RouteOfIpv6 {
     index: c_int,
 }
 
-/// Makes the device, and brings it and the loopback up.
+/// Makes the device in a new namespace, and brings it and the loopback up.
 pub fn make(plan: &Plan) -> Result<OwnedFd, String> {
-    let device = open()?;
-    let failed = |step: &'static str| move |error: Errno| explain(step, error);
-    attach(&device).map_err(failed("the device for packets"))?;
     permit_pings();
     let ipv4 = control(libc::AF_INET).map_err(failed("a socket"))?;
     up(&ipv4, "lo").map_err(failed("the loopback"))?;
+    add(plan)
+}
+
+/// Makes the device in this namespace, with its addresses and routes.
+pub fn add(plan: &Plan) -> Result<OwnedFd, String> {
+    let device = open()?;
+    attach(&device).map_err(|error| match error.0 {
+        libc::EBUSY => {
+            format!("the namespace has a device {NAME} already; end the program that uses it")
+        }
+        _ => explain("the device for packets", error),
+    })?;
+    let ipv4 = control(libc::AF_INET).map_err(failed("a socket"))?;
     set_mtu(&ipv4, plan.mtu).map_err(failed("the MTU of the device"))?;
     let step = failed("the addresses of the device");
     for address in &plan.addresses {
@@ -63,18 +73,28 @@ pub fn make(plan: &Plan) -> Result<OwnedFd, String> {
     up(&ipv4, NAME).map_err(failed("the device"))?;
     let step = failed("the routes");
     if plan.addresses.iter().any(IpAddr::is_ipv4) {
-        route_ipv4(&ipv4).map_err(step)?;
+        let routes = routes(plan);
+        for first in routes {
+            // The highest bit alone is in the mask of a half.
+            let mask = (prefix(routes) as u8) << 7;
+            route_ipv4(&ipv4, *first, mask).map_err(step)?;
+        }
     }
     for address in &plan.addresses {
         if let IpAddr::V6(address) = address {
-            // A kernel without IPv6 has no such sockets.
-            match set_ipv6(*address) {
+            // A kernel without IPv6 has no such sockets, and a container may have it off.
+            match set_ipv6(*address, routes(plan)) {
                 Ok(()) | Err(Errno(libc::EAFNOSUPPORT)) => {}
+                Err(Errno(libc::EACCES)) if plan.namespace.is_some() => {}
                 Err(error) => return Err(step(error)),
             }
         }
     }
     Ok(device)
+}
+
+fn failed(step: &'static str) -> impl Fn(Errno) -> String + Copy {
+    move |error| explain(step, error)
 }
 
 fn open() -> Result<OwnedFd, String> {
@@ -144,46 +164,61 @@ fn set_ipv4(socket: &OwnedFd, address: Ipv4Addr) -> Result<(), Errno> {
     ioctl(socket, libc::SIOCSIFNETMASK as _, &mut request)
 }
 
-fn route_ipv4(socket: &OwnedFd) -> Result<(), Errno> {
+/// The first octets of the networks that are routed into the device: one default route, or two halves
+/// of all addresses, which come before a default route that is there.
+fn routes(plan: &Plan) -> &'static [u8] {
+    match plan.namespace {
+        None => &[0],
+        Some(_) => &[0, 128],
+    }
+}
+
+/// Returns the length of the prefix of one of these networks.
+fn prefix(routes: &[u8]) -> u16 {
+    u16::from(routes.len() > 1)
+}
+
+fn route_ipv4(socket: &OwnedFd, first: u8, mask: u8) -> Result<(), Errno> {
     let mut name = [0 as c_char; libc::IFNAMSIZ];
     fill(&mut name, NAME);
     // SAFETY: a route of zeros is valid.
     let mut route: libc::rtentry = unsafe { zeroed() };
-    route.rt_dst = address_of_ipv4(Ipv4Addr::UNSPECIFIED);
-    route.rt_genmask = address_of_ipv4(Ipv4Addr::UNSPECIFIED);
+    route.rt_dst = address_of_ipv4(Ipv4Addr::new(first, 0, 0, 0));
+    route.rt_genmask = address_of_ipv4(Ipv4Addr::new(mask, 0, 0, 0));
     route.rt_flags = libc::RTF_UP;
     route.rt_dev = name.as_mut_ptr();
     ioctl(socket, libc::SIOCADDRT as _, &mut route)
 }
 
-fn set_ipv6(address: Ipv6Addr) -> Result<(), Errno> {
+fn set_ipv6(address: Ipv6Addr, routes: &[u8]) -> Result<(), Errno> {
     let socket = control(libc::AF_INET6)?;
     let mut request = named(NAME);
     ioctl(&socket, libc::SIOCGIFINDEX as _, &mut request)?;
     // SAFETY: the system has filled in the index.
     let index = unsafe { request.ifr_ifru.ifru_ifindex };
     let mut request = AddressOfIpv6 {
-        address: libc::in6_addr {
-            s6_addr: address.octets(),
-        },
+        address: address_of_ipv6(address),
         prefix: 128,
         index,
     };
     ioctl(&socket, libc::SIOCSIFADDR as _, &mut request)?;
-    let anything = libc::in6_addr { s6_addr: [0; 16] };
-    let mut route = RouteOfIpv6 {
-        destination: anything,
-        source: anything,
-        gateway: anything,
-        kind: 0,
-        destination_prefix: 0,
-        source_prefix: 0,
-        metric: 1,
-        info: 0,
-        flags: u32::from(libc::RTF_UP),
-        index,
-    };
-    ioctl(&socket, libc::SIOCADDRT as _, &mut route)
+    let nothing = address_of_ipv6(Ipv6Addr::UNSPECIFIED);
+    for first in routes {
+        let mut route = RouteOfIpv6 {
+            destination: address_of_ipv6(Ipv6Addr::from(u128::from(*first) << 120)),
+            source: nothing,
+            gateway: nothing,
+            kind: 0,
+            destination_prefix: prefix(routes),
+            source_prefix: 0,
+            metric: 1,
+            info: 0,
+            flags: u32::from(libc::RTF_UP),
+            index,
+        };
+        ioctl(&socket, libc::SIOCADDRT as _, &mut route)?;
+    }
+    Ok(())
 }
 
 fn address_of_ipv4(address: Ipv4Addr) -> libc::sockaddr {
@@ -194,6 +229,12 @@ fn address_of_ipv4(address: Ipv4Addr) -> libc::sockaddr {
     // After the port, which is 0 (`struct sockaddr_in`).
     out.sa_data[2..6].copy_from_slice(&[a, b, c, d]);
     out
+}
+
+fn address_of_ipv6(address: Ipv6Addr) -> libc::in6_addr {
+    libc::in6_addr {
+        s6_addr: address.octets(),
+    }
 }
 
 fn named(name: &str) -> libc::ifreq {

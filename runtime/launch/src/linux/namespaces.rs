@@ -1,8 +1,10 @@
-//! Enters new namespaces, and explains why the system does not permit it. `helper` calls it.
+//! Enters namespaces, and explains why the system does not permit it. `helper` calls it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
 
-use super::sys::{Errno, unshare};
+use super::sys::{Errno, set_namespace, unshare};
+use crate::Namespace;
 
 /// The sysctl of Debian and of older Ubuntu that forbids user namespaces.
 const DEBIAN: &str = "kernel/unprivileged_userns_clone";
@@ -24,6 +26,33 @@ pub fn enter() -> Result<(), String> {
     unshare(libc::CLONE_NEWUSER).map_err(|error| explain("a user namespace", error))?;
     map(user, group).map_err(|error| explain("the map of users", error))?;
     unshare(own).map_err(|error| explain("a network namespace", error))
+}
+
+/// Enters a network namespace that exists already. That of a process is entered by way of its user
+/// namespace if this user has no rights here, as those of a container without root.
+pub fn join(namespace: &Namespace) -> Result<(), String> {
+    let (network, users) = namespace.files();
+    let shown = network.display();
+    let enter = |path: &Path, kind| -> Result<(), Errno> {
+        let file = File::open(path).map_err(|error| Errno::of(&error))?;
+        set_namespace(&file, kind)
+    };
+    let entered = match (enter(&network, libc::CLONE_NEWNET), users) {
+        (Err(Errno(libc::EPERM)), Some(users)) => {
+            enter(&users, libc::CLONE_NEWUSER).and_then(|()| enter(&network, libc::CLONE_NEWNET))
+        }
+        (entered, _) => entered,
+    };
+    entered.map_err(|error| {
+        let advice = match error.0 {
+            libc::ENOENT => {
+                "name one that `ip netns` shows, the number of a process, or the path of a file"
+            }
+            libc::EINVAL => "it must be a network namespace",
+            _ => "run as root, or as the user who runs the container",
+        };
+        format!("cannot enter the network namespace {shown}: {error}; {advice}")
+    })
 }
 
 fn is_root() -> bool {

@@ -2,7 +2,9 @@
 
 use std::ffi::{CString, c_int};
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
@@ -44,6 +46,12 @@ pub fn check(done: c_int) -> Result<c_int, Errno> {
 pub fn unshare(flags: c_int) -> Result<(), Errno> {
     // SAFETY: the process has one thread.
     check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// Enters the namespace of this kind that a file stands for.
+pub fn set_namespace(file: &File, kind: c_int) -> Result<(), Errno> {
+    // SAFETY: the process has one thread, and the call takes no pointers.
+    check(unsafe { libc::setns(file.as_raw_fd(), kind) }).map(drop)
 }
 
 /// Mounts `source`, or a file system of this kind.

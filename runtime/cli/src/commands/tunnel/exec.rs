@@ -1,5 +1,5 @@
-//! `--exec`: a program whose only network is the tunnel. A second module takes the packets of its
-//! device, and each of its flows becomes a connection through the tunnel.
+//! `--exec` and `--netns`: programs whose network is the tunnel. A second module takes the packets of
+//! their device, and each of its flows becomes a connection through the tunnel.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::io::copy_bidirectional;
 use tokio::task::{JoinSet, spawn_blocking};
-use watm_launch::{Launched, Plan};
+use watm_launch::{Launched, Namespace, Plan};
 use watm_runtime::{DatagramFlow, Destination, Dialer, Flow, Module, PacketDevice, Server};
 use watm_runtime::{ErrorCode, StreamFlow};
 use watm_socks::{Carried, Dial, Error, Resolving};
@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::logging::PROGRAM;
 use crate::proxies::complain;
+use crate::stop::Stop;
 use crate::system;
 
 /// The label of the device that the module takes.
@@ -33,16 +34,18 @@ const MTU: u32 = 1420;
 /// The argument by which this program knows that it is a helper.
 pub(crate) const HELPER: &str = "--watm-launch-helper";
 
-/// A program and the module that takes its packets.
+/// A program, or the programs of a namespace, and the module that takes their packets.
 pub(super) struct Exec {
     module: Module,
     plan: Plan,
 }
 
 impl Exec {
-    /// Loads the module, and checks that the file has addresses for the program.
+    /// Loads the module, and checks that the file has addresses for the device. Without a namespace,
+    /// the program gets a new one.
     pub(super) fn check(
         program: Vec<OsString>,
+        namespace: Option<OsString>,
         file: &File,
         name: &str,
         tun: Option<&Path>,
@@ -55,10 +58,10 @@ impl Exec {
         let addresses: Vec<IpAddr> = [of(true), of(false)].into_iter().flatten().collect();
         if addresses.is_empty() {
             return Err(Failure::unusable(format!(
-                "{name}: [Interface] has no Address; --exec needs one for the program"
+                "{name}: [Interface] has no Address; --exec and --netns need one for the device"
             )));
         }
-        if file.dns.is_empty() {
+        if file.dns.is_empty() && namespace.is_none() {
             tracing::warn!(
                 target: "watm::tunnel",
                 "{name}: [Interface] has no DNS; the program asks the name servers of this machine \
@@ -72,6 +75,7 @@ impl Exec {
             module,
             plan: Plan {
                 program,
+                namespace: namespace.map(|name| Namespace { name }),
                 addresses,
                 mtu: MTU,
                 resolvers: file.dns.clone(),
@@ -80,20 +84,35 @@ impl Exec {
         })
     }
 
-    /// Runs the program until it ends. Returns its exit status.
-    pub(super) async fn run(self, dialer: Arc<Resolving<Dialer>>) -> Result<i32, Failure> {
+    /// Returns true if it runs a program.
+    pub(super) fn has_program(&self) -> bool {
+        self.plan.namespace.is_none()
+    }
+
+    /// Runs the program until it ends, and returns its exit status. Serves a namespace until a signal.
+    pub(super) async fn run(
+        self,
+        dialer: Arc<Resolving<Dialer>>,
+        mut stop: Stop,
+    ) -> Result<Option<i32>, Failure> {
         let mut launched = launch(&self.plan)?;
         let device = launched.take_device();
         let device = device.ok_or_else(|| Failure::failed("the helper sent no device"))?;
         let device = PacketDevice::given(device, MTU).map_err(Failure::failed)?;
         let server = Server::builder(&self.module)
             .packets(LABEL, device)
-            .name("exec")
+            .name(if self.has_program() { "exec" } else { "netns" })
             .start()?;
+        if !self.has_program() {
+            return match stop.unless(carry(&server, &dialer)).await {
+                Some(()) => Err(Failure::failed("the module of --netns ended")),
+                None => Ok(None),
+            };
+        }
         let signals = system::Forwarded::new()?;
         launched.begin().map_err(Failure::failed)?;
         tokio::select! {
-            status = follow(launched, signals) => status,
+            status = follow(launched, signals) => status.map(Some),
             () = carry(&server, &dialer) => Err(Failure::failed("the module of --exec ended")),
         }
     }
@@ -119,8 +138,10 @@ fn helper() -> Result<Command, Failure> {
 }
 
 fn launch(plan: &Plan) -> Result<Launched, Failure> {
-    watm_launch::launch(helper()?, plan)
-        .map_err(|error| Failure::failed(format!("--exec: {error}; see `watm doctor`")))
+    watm_launch::launch(helper()?, plan).map_err(|error| match plan.namespace {
+        None => Failure::failed(format!("--exec: {error}; see `watm doctor`")),
+        Some(_) => Failure::failed(format!("--netns: {error}")),
+    })
 }
 
 /// Passes signals on until the program has ended. Returns its exit status.

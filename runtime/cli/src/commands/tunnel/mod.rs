@@ -57,8 +57,12 @@ pub(crate) struct Arguments {
     /// The program of --exec, with its arguments.
     #[arg(last = true, requires = "exec", value_name = "PROGRAM")]
     program: Vec<OsString>,
-    /// Module for the packets of the program of --exec. By default tun.wasm, in the same folders.
-    #[arg(long, value_name = "FILE", requires = "exec")]
+    /// Network namespace, such as that of a container, whose programs use the tunnel: one of `ip
+    /// netns`, the number of a process, or a path. A device in it is before its default route. Linux.
+    #[arg(long, value_name = "NAME", conflicts_with = "exec")]
+    netns: Option<OsString>,
+    /// Module for the packets of --exec and --netns. By default tun.wasm, in the same folders.
+    #[arg(long, value_name = "FILE")]
     tun_module: Option<PathBuf>,
     #[command(flatten)]
     through: ThroughOptions,
@@ -78,10 +82,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     logging::start(&arguments.running.log);
     let proxied = arguments.proxies.any();
-    let unused = arguments.stdio.is_none() && arguments.reverses.is_empty() && !arguments.exec;
+    let devices = arguments.exec || arguments.netns.is_some();
+    let unused = arguments.stdio.is_none() && arguments.reverses.is_empty() && !devices;
     if !proxied && unused {
         return Err(Failure::unusable(
-            "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse, --exec or --stdio",
+            "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse, --exec, --netns or \
+             --stdio",
         ));
     }
     let name = arguments.configuration.name();
@@ -105,9 +111,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     )?;
     let allowed = reach_of(&arguments.allow)?;
     let through = arguments.through.open(&loaded.loading, &allowed, asks)?;
-    let exec = match arguments.exec {
+    let exec = match devices {
         true => Some(Exec::check(
             arguments.program,
+            arguments.netns,
             file,
             &name,
             arguments.tun_module.as_deref(),
@@ -128,7 +135,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let ended = &mut status;
     let outcome = stop::run(|stop| async move {
         // The program gets the signals, and everything ends with it.
-        let later = exec.is_some().then(|| stop.later());
+        let program = exec.as_ref().is_some_and(Exec::has_program);
+        let later = program.then(|| stop.later());
         let stop = later.as_ref().map_or(stop, |(_, stop)| stop.clone());
         let resolving = Resolving::new(dialer.clone(), proxies.resolver().clone());
         let reported = Resolving::new(dialer.clone(), proxies.resolver().clone());
@@ -141,7 +149,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         };
         let running = async {
             match exec {
-                Some(exec) => exec.run(Arc::new(carrying)).await,
+                Some(exec) => exec.run(Arc::new(carrying), stop.clone()).await,
                 None => std::future::pending().await,
             }
         };
@@ -155,7 +163,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             served = serving => served,
             piped = piping => piped,
             served = reverses.serve(dialer.clone(), stop.clone()), if reversed => served,
-            ran = running => ran.map(|status| *ended = Some(status)),
+            ran = running => ran.map(|status| *ended = status),
             () = up::tell(&dialer) => Ok(()),
             reported = arguments.report.serve(&name, dialer.clone(), reported) => reported,
             () = configuration.follow(&dialer) => Ok(()),
