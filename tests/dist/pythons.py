@@ -44,6 +44,8 @@ def windows(folder: Path) -> None:
         [jar] = (folder / "jar").glob("*.jar")
         with zipfile.ZipFile(jar) as archive:
             archive.extractall(folder)
+        # Python describes its platform without it too. wine lacks a function that it calls.
+        (home / "lib" / "_wmi.pyd").unlink()
         _forward(home / "python313.dll", home / "python3.dll")
     install(home / "lib" / "site-packages", "x86_64-pc-windows-msvc", "3.13")
     launcher(folder, f"{ROOT / 'tests/cross/wine.sh'} {home / 'python.exe'}")
