@@ -17,7 +17,7 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.tcp import TCPFlow
 from mitmproxy.udp import UDPFlow
 
-from mitmproxy_watm.mode import page, tls_secrets
+from mitmproxy_watm.mode import ending, page, tls_secrets
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.mode import WatmMode
@@ -54,6 +54,7 @@ class Watm:
         proxyserver = _proxyserver()
         self._late = proxyserver is not None and proxyserver.is_running
         tls_secrets.install()
+        ending.install()
         loader.add_option(
             "watm",
             Sequence[str],
