@@ -98,6 +98,7 @@ run-test-packaging: $(CHECKS)/bin/actionlint
 		--ignore tests/dist/test_emulated.py
 
 test-dist: $(CHECKS)/ready test-installed
+	tests/setup/apt.sh need /lib/ld-musl-$$(uname -m).so.1
 	$(PYTEST_OF_DIST) tests/dist/test_artefacts.py
 
 # Installs the wheels for this machine from dist/, and uses them.
