@@ -181,6 +181,11 @@ wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/rea
 setup:
 	rustup target add wasm32-wasip1 wasm32-unknown-unknown
 
+# Modules name no path of this machine, for which Rust's messages of panics have others. The rest is what
+# watm/.cargo/config.toml says.
+export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS := -Ctarget-feature=+simd128 --remap-path-prefix=$(CURDIR)=/watm \
+	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+
 # A module is one crate of the kind `cdylib`: beside another kind, cargo would not optimize it as a whole.
 modules: module-wireguard
 .PHONY: module-wireguard

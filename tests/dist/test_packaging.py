@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def only(folder: Path, pattern: str) -> Path:
 
 def run(*command: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT).stdout
+
+
+def test_no_path_of_this_machine_is_in_a_module():
+    home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    for file in project.modules():
+        for path in (str(ROOT), home):
+            assert path.encode() not in file.content, (file.path, path)
 
 
 def test_an_archive_runs_where_it_is_unpacked(dist: Path):
