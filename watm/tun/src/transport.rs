@@ -231,7 +231,10 @@ impl Tun {
         self.readable = false;
         let (netstack, mut sink) = self.stack_and_sink(false);
         netstack.remove_peer(PEER, host, &mut sink);
-        let text = format!("the device {LABEL} is gone ({error}); its flows are reset");
+        let text = format!(
+            "the device {LABEL} is gone ({error}), and its flows are reset; make the device again and restart this \
+             server, which carries no packets until then"
+        );
         host.log(Level::Warn, TARGET, &text);
     }
 

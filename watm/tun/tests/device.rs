@@ -352,7 +352,8 @@ fn a_device_that_is_gone_ends_its_flows_and_is_logged_once() {
         run(&mut tun, &[0], &mut application);
     }
     assert!(application.flows[0].2.borrow().ended);
-    let expected = "the device tun is gone (connection aborted); its flows are reset";
+    let expected = "the device tun is gone (connection aborted), and its flows are reset; make the \
+                    device again and restart this server, which carries no packets until then";
     assert_eq!(application.log, [expected]);
 }
 

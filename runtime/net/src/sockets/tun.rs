@@ -191,20 +191,39 @@ mod system {
                 return Poll::Ready(Err(Errno::BADFD.into()));
             }
             loop {
-                let mut guard = std::task::ready!(self.device.poll_read_ready(cx))?;
+                let mut guard = match self.device.poll_read_ready(cx) {
+                    Poll::Ready(guard) => guard?,
+                    Poll::Pending if self.reports_error(cx) => {
+                        let read = rustix::io::read(&self.device, spare_capacity(buffer));
+                        return match read {
+                            Err(Errno::AGAIN) => Poll::Pending,
+                            read => Poll::Ready(read.map_err(|error| self.end(error.into()))),
+                        };
+                    }
+                    Poll::Pending => return Poll::Pending,
+                };
                 let read = guard.try_io(|device| {
                     rustix::io::read(device, spare_capacity(buffer)).map_err(io::Error::from)
                 });
                 match read {
-                    Ok(Err(error)) => {
-                        self.gone.store(true, Ordering::Relaxed);
-                        tracing::debug!(target: "watm::server", "device for packets: {error}");
-                        return Poll::Ready(Err(error));
-                    }
-                    Ok(result) => return Poll::Ready(result),
+                    Ok(result) => return Poll::Ready(result.map_err(|error| self.end(error))),
                     Err(_) => {}
                 }
             }
+        }
+
+        /// Returns true if the system reports an error of the device, as it does once the device is
+        /// deleted. Otherwise `cx` is woken for that. The executor takes an error alone for the end of
+        /// the write direction, which wakes no reader.
+        fn reports_error(&self, cx: &mut Context<'_>) -> bool {
+            self.device.poll_write_ready(cx).is_ready()
+        }
+
+        /// Notes that the device is gone.
+        fn end(&self, error: io::Error) -> io::Error {
+            self.gone.store(true, Ordering::Relaxed);
+            tracing::debug!(target: "watm::server", "device for packets: {error}");
+            error
         }
 
         /// Gives the packets that are laid end to end in `payload` to the system. Those that it
