@@ -576,6 +576,19 @@ test-guest: setup
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
 
+# The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. The runtime's tests build it themselves.
+HOST_CASES := $(notdir $(wildcard tests/hosts/cases/*))
+.PHONY: host-kit
+host-kit: setup
+	cd tests/hosts && cargo build --release --locked -q --examples --target wasm32-unknown-unknown \
+		--target-dir ../../target/tmp/hosts
+	mkdir -p $(BUILD)/host-kit
+	set -e; cd watm; for name in $(HOST_CASES); do \
+		cargo run --locked -q -p watm-componentize -- \
+			../target/tmp/hosts/wasm32-unknown-unknown/release/examples/$$(echo $$name | tr - _).wasm ../$(BUILD)/host-kit/$$name.wasm; \
+		cp ../tests/hosts/cases/$$name/case.json ../$(BUILD)/host-kit/$$name.json; \
+	done
+
 .PHONY: test-programs
 test-programs: $(BUILD)/axe/axe.min.js
 	tests/setup/apt.sh want chromium chromedriver curl wg ip ping

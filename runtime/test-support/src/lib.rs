@@ -78,10 +78,28 @@ fn component(folder: &str, name: &str) -> Vec<u8> {
 
 /// Builds the guest crate in a folder, and makes a component of it.
 pub fn component_of(folder: &Path, name: &str) -> Vec<u8> {
-    let target = scratch().join("guests");
+    let built = build(folder, "guests", &[]);
+    encode(&built.join(format!("{name}.wasm")))
+}
+
+/// Returns the module of one case of the kit for hosts, `tests/hosts`. Builds all of them first.
+pub fn host_case(name: &str) -> Module {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built =
+        BUILT.get_or_init(|| build(&repository().join("tests/hosts"), "hosts", &["--examples"]));
+    let file = format!("examples/{}.wasm", name.replace('-', "_"));
+    engine()
+        .load(name, &encode(&built.join(file)))
+        .expect("loads")
+}
+
+/// Builds a crate for WebAssembly, in a target folder of this name. Returns the folder of the result.
+fn build(folder: &Path, target: &str, options: &[&str]) -> PathBuf {
+    let target = scratch().join(target);
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked"])
         .args(["--target", "wasm32-unknown-unknown"])
+        .args(options)
         .arg("--target-dir")
         .arg(&target)
         .current_dir(folder)
@@ -90,8 +108,12 @@ pub fn component_of(folder: &Path, name: &str) -> Vec<u8> {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "building {} failed", folder.display());
-    let file = target.join(format!("wasm32-unknown-unknown/release/{name}.wasm"));
-    let module = std::fs::read(&file).expect("cargo has built it");
+    target.join("wasm32-unknown-unknown/release")
+}
+
+/// Makes a component of a core module.
+fn encode(file: &Path) -> Vec<u8> {
+    let module = std::fs::read(file).expect("cargo has built it");
     ComponentEncoder::default()
         .module(&module)
         .expect("a core module with a WIT world")

@@ -10,6 +10,7 @@ mod failures;
 mod files;
 mod grants;
 mod hogs;
+mod host_kit;
 mod interpreter;
 mod joins;
 mod logs;
