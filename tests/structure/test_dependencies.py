@@ -79,6 +79,7 @@ TRANSPORTS = {
         "watm-socks-wire": "always",
         "watm-socks5": "always",
         "watm-stream": "always",
+        "watm-tun": "always",
         "watm-wireguard": "always",
     },
     # Stand-ins for crates of these names; see watm/Cargo.toml.

@@ -6,6 +6,7 @@
 
 mod config;
 mod connections;
+mod device;
 mod dialled;
 mod ends;
 mod generations;
@@ -27,6 +28,7 @@ pub type Target = fn(&[u8]);
 /// The targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::run),
+    ("device", device::run),
     ("dialled", dialled::run),
     ("ends", ends::run),
     ("generations", generations::run),
