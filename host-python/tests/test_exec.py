@@ -27,6 +27,7 @@ class Addon:
         loader.add_option("test_http", int, 0, "")
         loader.add_option("test_echo", int, 0, "")
         loader.add_option("test_notes", str, "", "")
+        loader.add_option("test_answers", bool, True, "")
 
     def note(self, **facts):
         with open(ctx.options.test_notes, "a") as notes:
@@ -50,6 +51,8 @@ class Addon:
     def dns_request(self, flow):
         question = flow.request.question
         self.note(question=question.name, type=question.type)
+        if not ctx.options.test_answers:
+            return
         kinds = {dns.types.A: "192.0.2.7", dns.types.AAAA: "2001:db8::7"}
         address = ipaddress.ip_address(kinds[question.type])
         record = dns.ResourceRecord(question.name, question.type, dns.classes.IN, 60, address.packed)
@@ -194,6 +197,31 @@ async def test_datagrams_and_pings_are_answered(host: Host) -> None:
     needs.program("ping")
     status, output, errors = await host.run("ping", "-n", "-c", "2", "-W", "5", "192.0.2.7")
     assert status == 0, output + errors
+
+
+@pytest.mark.limit(60)
+async def test_a_dead_name_server_costs_its_questions_alone(host: Host) -> None:
+    script = (
+        "import socket, threading, urllib.request\n"
+        "def ask():\n"
+        "    try:\n"
+        "        print('an answer', socket.getaddrinfo('name.test', 443))\n"
+        "    except socket.gaierror:\n"
+        "        print('no answer', flush=True)\n"
+        "asking = threading.Thread(target=ask)\n"
+        "asking.start()\n"
+        "for _ in range(3):\n"
+        "    print(urllib.request.urlopen('http://192.0.2.7/', timeout=20).read().decode(), end='', flush=True)\n"
+        "asking.join()\n"
+    )
+    # Nobody listens there. mitmproxy waits for seconds, and others do not.
+    options = ("--set", "dns_name_servers=127.0.0.9", "--set", "test_answers=false")
+    status, output, errors = await host.run(sys.executable, "-c", script, options=options)
+    assert (status, output) == (0, "page\npage\npage\nno answer\n"), errors
+    questions = [note["question"] for note in host.notes if "question" in note]
+    assert set(questions) == {"name.test"}
+    # Its flows are lines as always. There is no other one about it.
+    assert len([line for line in errors.splitlines() if "name.test" in line]) <= len(questions)
 
 
 @pytest.mark.limit(60)
