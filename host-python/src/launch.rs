@@ -65,6 +65,12 @@ pub fn help_launch(control: i32) -> i32 {
 
 #[pymethods]
 impl Launched {
+    /// A process of the program's network, which lives as long as the program.
+    #[getter]
+    fn pid(&self) -> u32 {
+        self.lock().id()
+    }
+
     /// Lets the program start.
     fn begin(&self) -> PyResult<()> {
         self.lock().begin().map_err(|error| error_of(&error))

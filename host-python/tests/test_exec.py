@@ -21,6 +21,7 @@ from watm_test_support.mitmproxy_programs import BIN
 ADDON = """
 import ipaddress, json, os
 from mitmproxy import ctx, dns, http
+from mitmproxy_watm.mitmproxy import process
 
 class Addon:
     def load(self, loader):
@@ -41,7 +42,10 @@ class Addon:
             data.server.tls = False
 
     def requestheaders(self, flow):
-        self.note(url=flow.request.pretty_url, peer=list(flow.client_conn.peername[:2]))
+        found = process(flow)
+        kept = flow.metadata.get("watm_process"), flow.metadata.get("watm_pid")
+        assert kept == ((found.name, found.pid) if found else (None, None)), kept
+        self.note(url=flow.request.pretty_url, peer=list(flow.client_conn.peername[:2]), process=found and found.name)
 
     def request(self, flow):
         flow.request.scheme = "http"
@@ -50,7 +54,8 @@ class Addon:
 
     def dns_request(self, flow):
         question = flow.request.question
-        self.note(question=question.name, type=question.type)
+        found = process(flow)
+        self.note(question=question.name, type=question.type, asked_by=found and found.name)
         if not ctx.options.test_answers:
             return
         kinds = {dns.types.A: "192.0.2.7", dns.types.AAAA: "2001:db8::7"}
@@ -168,6 +173,23 @@ async def test_tls_is_trusted_and_names_are_looked_up_through_the_device(host: H
     assert (status, output) == (0, "page\n"), errors
     assert "https://secure.test/" in [note.get("url") for note in host.notes]
     assert "secure.test" in [note.get("question") for note in host.notes]
+
+
+@pytest.mark.limit(60)
+async def test_flows_name_the_process_that_they_come_from(host: Host) -> None:
+    python = (
+        "import urllib.request\n"
+        "for host in '192.0.2.7', '[2001:db8::7]', 'name.test':\n"
+        "    urllib.request.urlopen(f'http://{host}/python', timeout=20).read()\n"
+    )
+    # Two children at a time, in a session of their own.
+    script = "setsid curl -sS --max-time 20 http://name.test/curl & \"$0\" -c \"$1\"; wait"
+    status, _, errors = await host.run("sh", "-c", script, sys.executable, python)
+    assert status == 0, errors
+    processes = {(str(note["url"]).rpartition("/")[2], str(note["process"])) for note in host.notes if "url" in note}
+    own = Path(sys.executable).name[:15]
+    assert processes == {("curl", "curl"), ("python", own)}, errors
+    assert {note["asked_by"] for note in host.notes if "question" in note} == {"curl", own}
 
 
 @pytest.mark.limit(60)
@@ -298,6 +320,7 @@ async def test_no_rights_of_root_are_needed(host: Host) -> None:
     status, output, errors = await host.run(*words, before=before)
     user = os.geteuid() or 65534
     assert (status, output) == (0, f"{user}\npage\n"), errors
+    assert [note["process"] for note in host.notes if "url" in note] == ["curl"]
 
 
 @pytest.mark.limit(60)

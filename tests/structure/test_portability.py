@@ -8,7 +8,7 @@ import pytest
 
 from watm_test_support.repository import ROOT
 
-# The permitted files. Sockets, file permissions, executable memory and signals differ between
+# The permitted files. Sockets, file permissions, executable memory, processes and signals differ between
 # systems; nothing else does.
 ALLOWED = (
     "runtime/engine/src/slice.rs",
@@ -17,6 +17,7 @@ ALLOWED = (
     "runtime/launch/src/",
     "runtime/cli/src/system.rs",
     "runtime/seal/src/private.rs",
+    "host-python/python/mitmproxy_watm/mode/process.py",
     "host-python/python/mitmproxy_watm/mode/signals.py",
 )
 

@@ -23,7 +23,8 @@ Connections of mitmproxy to servers can use a module too, whichever mode a clien
 An addon chooses with `use_upstream`, best in the hook `server_connect`; `upstream_of` returns the
 choice.
 
-Add `Watm()` to the addons of a mitmproxy of your own. `peer` returns the peer behind a flow.
+Add `Watm()` to the addons of a mitmproxy of your own. `peer` returns the peer behind a flow,
+and `process` the process of a program that `exec` runs.
 """
 
 from mitmproxy_watm.supported import check
@@ -34,6 +35,7 @@ from mitmproxy_watm.mode.addon import Watm  # noqa: E402
 from mitmproxy_watm.mode.instance import WatmInstance  # noqa: E402
 from mitmproxy_watm.mode.mode import WatmMode  # noqa: E402
 from mitmproxy_watm.mode.peers import Peer, peer  # noqa: E402
+from mitmproxy_watm.mode.process import Process, process  # noqa: E402
 from mitmproxy_watm.upstream.choice import upstream_of, use_upstream  # noqa: E402
 
-__all__ = ["Peer", "Watm", "WatmInstance", "WatmMode", "peer", "upstream_of", "use_upstream"]
+__all__ = ["Peer", "Process", "Watm", "WatmInstance", "WatmMode", "peer", "process", "upstream_of", "use_upstream"]

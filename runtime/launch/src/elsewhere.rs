@@ -11,6 +11,11 @@ use crate::{NEEDS_LINUX, Plan};
 pub struct Launched(Infallible);
 
 impl Launched {
+    /// Returns the number of the helper.
+    pub fn id(&self) -> u32 {
+        match self.0 {}
+    }
+
     /// Takes the device.
     pub fn take_device(&mut self) -> Option<Infallible> {
         match self.0 {}

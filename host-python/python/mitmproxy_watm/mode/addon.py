@@ -22,6 +22,7 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import annotate
+from mitmproxy_watm.mode.process import annotate_process
 from mitmproxy_watm.mode.report import report
 from mitmproxy_watm.mode.spec import PREFIX, complete
 from mitmproxy_watm.mode.start import Start
@@ -106,24 +107,24 @@ class Watm:
                 instance.end()
 
     def requestheaders(self, flow: HTTPFlow) -> None:
-        """Note the peer."""
-        annotate(flow)
+        """Note the peer and the process."""
+        _annotate(flow)
 
     def tcp_start(self, flow: TCPFlow) -> None:
-        """Note the peer."""
-        annotate(flow)
+        """Note the peer and the process."""
+        _annotate(flow)
 
     def udp_start(self, flow: UDPFlow) -> None:
-        """Note the peer."""
-        annotate(flow)
+        """Note the peer and the process."""
+        _annotate(flow)
 
     def dns_request(self, flow: DNSFlow) -> None:
-        """Note the peer."""
-        annotate(flow)
+        """Note the peer and the process."""
+        _annotate(flow)
 
     def error(self, flow: Flow) -> None:
-        """Note the peer of a flow that failed early."""
-        annotate(flow)
+        """Note the peer and the process of a flow that failed early."""
+        _annotate(flow)
 
     # Commands.
 
@@ -251,6 +252,11 @@ class Watm:
             ctx.options.update(watm=specs)
         except exceptions.OptionsError as e:
             raise exceptions.CommandError(str(e)) from e
+
+
+def _annotate(flow: Flow) -> None:
+    annotate(flow)
+    annotate_process(flow)
 
 
 def _proxyserver() -> Any:

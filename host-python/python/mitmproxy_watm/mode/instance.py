@@ -29,6 +29,7 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
+from mitmproxy_watm.mode.process import remember_process
 from mitmproxy_watm.mode.program import Program, enter
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
@@ -82,6 +83,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     _config: bytes
     """The configuration of its module."""
     _complained = False
+    _program: Program | None = None
+    """The program that its device is for."""
     page_capture: PageCapture
     """The capture of the page."""
     _watching: asyncio.Future[None] | None = None
@@ -103,6 +106,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         stream, self._arriving = self._arriving, None
         if stream is not None:
             remember(context.client, stream)
+            if self._program is not None:
+                remember_process(context.client, self._program.owner(stream))
         destination = self.mode.parsed.destination
         if destination is not None and destination.reverse is not None:
             context.client.proxy_mode = ReverseMode.parse(destination.reverse)
@@ -163,6 +168,7 @@ class WatmInstance(ServerInstance[WatmMode]):
             else:
                 device = enter(data.namespace, data.fields)
             options = replace(options, device=device)
+            self._program = program
         try:
             self.server = await start(
                 Server,

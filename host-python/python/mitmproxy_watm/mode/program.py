@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 from mitmproxy import ctx
 
 from mitmproxy_watm import _native
+from mitmproxy_watm.mode.process import Process, Sockets
 from mitmproxy_watm.mode.waiting import THREADS
+from mitmproxy_watm.stream import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Program:
         self._ends_host = ends_host
         self._launched: _native.Launched | None = None
         self._running = False
+        self._sockets: Sockets | None = None
         Program.only = self
 
     @classmethod
@@ -87,7 +90,15 @@ class Program:
             files=files,
             namespace=None,
         )
+        self._sockets = Sockets(self._launched.pid)
         return self._launched
+
+    def owner(self, stream: Stream) -> Process | None:
+        """Returns the process that a connection comes from: the program, or one that it has started."""
+        if self._sockets is None:
+            return None
+        source, destination = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
+        return self._sockets.owner(stream.get_extra_info("transport_protocol"), source[:2], destination[:2])
 
     def begin(self) -> None:
         """Let the program start, and follow it."""
@@ -112,6 +123,7 @@ class Program:
 
     def _ended(self, following: asyncio.Future[int]) -> None:
         self._running = False
+        self._sockets = None
         if following.cancelled():
             return
         self.status = following.result() if following.exception() is None else 1

@@ -70,6 +70,11 @@ pub fn launch(mut helper: Command, plan: &Plan) -> io::Result<Launched> {
 }
 
 impl Launched {
+    /// Returns the number of the helper, a process in the network of the program.
+    pub fn id(&self) -> u32 {
+        self.helper.id()
+    }
+
     /// Takes the device, to give it to a module.
     pub fn take_device(&mut self) -> Option<OwnedFd> {
         self.device.take()
