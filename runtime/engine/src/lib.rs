@@ -1,9 +1,10 @@
-//! Everything that both kinds of module hosts stand on: the compiler and its cache, modules, the
+//! Everything that all module hosts stand on: the compiler and its cache, modules, the
 //! limits of their execution, and what a server shares with its instances.
 //!
 //! Programs use the types for applications through `watm-runtime`.
 
 mod cache;
+pub mod cpu_meter;
 pub mod cpu_quota;
 mod engine;
 mod executable_memory;
@@ -14,6 +15,7 @@ pub mod job;
 pub mod limiter;
 pub mod log;
 mod module;
+pub mod output;
 mod rollback;
 pub mod slice;
 mod ticker;

@@ -1,5 +1,4 @@
-//! Log records of modules, on their way to `tracing`. `component::log` and `water::output` write
-//! them.
+//! Log records of modules, on their way to `tracing`. `component::log` and `output` write them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -17,7 +17,7 @@ pub(super) enum Resource {
     /// Standard input: at its end.
     Input,
     /// Standard output or error.
-    Output(super::output::Stream),
+    Output(watm_engine::output::Stream),
     /// The directory `/conf`.
     Directory,
     /// A file to read.

@@ -33,14 +33,12 @@
 //! failed: otherwise strangers would decide which module runs.
 
 mod connections;
-mod cpu;
 mod end;
 mod env;
 mod errno;
 mod fds;
 mod guest;
 mod instance;
-mod output;
 mod outside;
 mod preview1;
 mod runner;
@@ -69,7 +67,7 @@ pub struct Prepared {
 impl Prepared {
     fn new(module: &Module) -> Result<Prepared, String> {
         let Code::Water(code, abi) = module.code() else {
-            return Err("is a component, not a WATER module".to_owned());
+            return Err("is no WATER module".to_owned());
         };
         let mismatch = |error: wasmtime::Error| format!("does not fit WATER: {error:#}");
         let mut linker = Linker::new(code.engine());

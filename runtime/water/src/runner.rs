@@ -9,21 +9,21 @@ use tokio::time::timeout;
 
 use super::Prepared;
 use super::connections::Connections;
-use super::cpu::CpuMeter;
 use super::end::{Caller, Control};
 use super::fds::{Descriptor, Resource};
 use super::instance::{Instance, Stop};
-use super::output::{Output, Stream};
 use super::outside::Outside;
 use super::state::State;
 use super::worker::{Closing, Worker};
 use watm_net::counters::Counters;
 
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
+use watm_engine::cpu_meter::CpuMeter;
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::job::{Job, Opened, Settings};
 use watm_engine::limiter::{Limiter, MEMORIES_OF_WATER};
 use watm_engine::log::{LogRate, Logger};
+use watm_engine::output::{Output, Stream};
 use watm_net::quota::Permit;
 use watm_net::quota::Quota;
 use watm_policy::access::Access;

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use wasmtime::{AsContextMut, Caller, Extern, Memory};
 
-use super::cpu::CpuMeter;
 use super::errno::Errno;
 use super::fds::Descriptors;
-use super::output::Output;
 use super::outside::Outside;
+use watm_engine::cpu_meter::CpuMeter;
 use watm_engine::limiter::Limiter;
+use watm_engine::output::Output;
 
 /// The number of empty answers in a row after which the guest is made to wait, because it asks
 /// again and again in place of polling.

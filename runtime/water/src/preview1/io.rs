@@ -10,8 +10,8 @@ use wasmtime::{Caller, Linker};
 use crate::errno::Errno;
 use crate::fds::Resource;
 use crate::guest::{Parts, bytes, bytes_mut, write_u32};
-use crate::output::Stream;
 use crate::state::{Idle, State, answer, split};
+use watm_engine::output::Stream;
 use watm_policy::water_abi::PREVIEW1;
 
 /// The most parts of one write to the system; the rest is left to the guest's next call.

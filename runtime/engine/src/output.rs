@@ -1,16 +1,20 @@
-//! A guest's standard output and error, as log records. `preview1::io` writes to it.
+//! A guest's standard output and error, as log records. The hosts of WATER modules and of programs
+//! write to it.
 
 use std::sync::{Arc, Mutex};
 
 use memchr::memchr;
 
-use watm_engine::log::{Logger, MAX_MESSAGE};
 use watm_types::printable;
+
+use crate::log::{Logger, MAX_MESSAGE};
 
 /// The output that a guest writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
+pub enum Stream {
+    /// Standard output.
     Out,
+    /// Standard error.
     Error,
 }
 
@@ -18,7 +22,7 @@ pub(super) enum Stream {
 ///
 /// The records have level DEBUG, because strangers can make a module print about a connection. The
 /// logger that all instances share bounds their rate.
-pub(super) struct Output {
+pub struct Output {
     logger: Arc<Mutex<Logger>>,
     out: Vec<u8>,
     error: Vec<u8>,
@@ -30,7 +34,8 @@ pub(super) struct Output {
 const MAX_QUOTED: usize = 300;
 
 impl Output {
-    pub(super) fn new(logger: Arc<Mutex<Logger>>) -> Output {
+    /// Makes an output to this logger.
+    pub fn new(logger: Arc<Mutex<Logger>>) -> Output {
         Output {
             logger,
             out: Vec::new(),
@@ -40,13 +45,13 @@ impl Output {
     }
 
     /// Returns what was last printed on the standard error, on one line.
-    pub(super) fn last_error(&mut self) -> Option<&str> {
+    pub fn last_error(&mut self) -> Option<&str> {
         self.emit(Stream::Error);
         (!self.last_error.is_empty()).then_some(&*self.last_error)
     }
 
     /// Prints text. Splits a line that is longer than a record.
-    pub(super) fn write(&mut self, stream: Stream, text: &[u8]) {
+    pub fn write(&mut self, stream: Stream, text: &[u8]) {
         let mut rest = text;
         while !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
@@ -82,7 +87,10 @@ impl Output {
         let part = match stream {
             Stream::Out => "stdout",
             Stream::Error => {
-                self.last_error = printable(text, MAX_QUOTED).into_owned();
+                // The standard library of Rust ends a panic with advice for its user.
+                if !text.starts_with("note: run with `RUST_BACKTRACE") {
+                    self.last_error = printable(text, MAX_QUOTED).into_owned();
+                }
                 "stderr"
             }
         };

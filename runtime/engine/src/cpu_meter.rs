@@ -1,5 +1,5 @@
-//! The CPU meter of a guest: the overrun limit and the module's share of a core. `instance` ticks
-//! it, and the guest's calls reset it.
+//! The CPU meter of a guest with one call for its whole life: the overrun limit and the module's
+//! share of a core. The hosts of WATER modules and of programs tick it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,9 +12,14 @@ use cpu_time::ThreadTime;
 use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
 
-use watm_engine::cpu_quota::CpuQuota;
-use watm_engine::slice;
 use watm_net::counters::Counters;
+
+use crate::cpu_quota::CpuQuota;
+use crate::slice;
+
+/// The shortest pause of a guest that counts as a wait: several times what other tasks take that are
+/// ready.
+const LEAST_WAIT: Duration = Duration::from_micros(200);
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
 /// bytes of a connection, and makes it share its thread meanwhile.
@@ -35,7 +40,7 @@ use watm_net::counters::Counters;
 ///
 /// Clones are the same meter, because the guest's task is out of reach of the ticks.
 #[derive(Clone)]
-pub(super) struct CpuMeter {
+pub struct CpuMeter {
     limit: Duration,
     cpu_quota: CpuQuota,
     counters: Arc<Counters>,
@@ -48,6 +53,8 @@ struct Shared {
     busy: AtomicBool,
     /// True if a tick found the guest at work since it last waited or moved bytes.
     counting: AtomicBool,
+    /// True if the last tick made the guest yield.
+    yielded: AtomicBool,
     count: Mutex<Count>,
 }
 
@@ -70,7 +77,7 @@ impl Count {
 
 impl CpuMeter {
     /// Makes a meter that charges guests' time to `cpu_quota` and adds it to `counters`.
-    pub(super) fn new(limit: Duration, cpu_quota: CpuQuota, counters: Arc<Counters>) -> CpuMeter {
+    pub fn new(limit: Duration, cpu_quota: CpuQuota, counters: Arc<Counters>) -> CpuMeter {
         CpuMeter {
             limit,
             cpu_quota,
@@ -80,13 +87,13 @@ impl CpuMeter {
     }
 
     /// Notes that the guest waits.
-    pub(super) fn waits(&self) {
+    pub fn waits(&self) {
         self.shared.busy.store(false, Ordering::Relaxed);
         self.moves();
     }
 
     /// Notes that the guest moves bytes of a connection.
-    pub(super) fn moves(&self) {
+    pub fn moves(&self) {
         if self.shared.counting.swap(false, Ordering::Relaxed) {
             let mut count = self.count();
             count.since = None;
@@ -96,7 +103,7 @@ impl CpuMeter {
 
     /// Handles a tick while the guest is at work: interrupts the guest past the limit, or makes it
     /// yield.
-    pub(super) fn tick(&self) -> UpdateDeadline {
+    pub fn tick(&self) -> UpdateDeadline {
         slice::look(Instant::now());
         let now = thread_time();
         let mut count = self.count();
@@ -111,21 +118,24 @@ impl CpuMeter {
         if !self.shared.busy.swap(true, Ordering::Relaxed) {
             return UpdateDeadline::Continue(1);
         }
+        self.shared.yielded.store(true, Ordering::Relaxed);
         // A mere wake-up would not do: this way the runtime looks at its sockets and timers first.
         UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
     }
 
     /// Returns the limit, if the guest was stopped at it.
-    pub(super) fn overrun(&self) -> Option<Duration> {
+    pub fn overrun(&self) -> Option<Duration> {
         self.count().overrun.then_some(self.limit)
     }
 
     /// Wraps a call of the guest: counts its time and charges it to the share.
-    pub(super) fn metered<F: Future>(&self, call: F) -> Metered<F> {
+    pub fn metered<F: Future>(&self, call: F) -> Metered<F> {
         Metered {
             meter: self.clone(),
             call: Box::pin(call),
             rest: None,
+            waiting: None,
+            notices_waits: false,
         }
     }
 
@@ -138,11 +148,25 @@ impl CpuMeter {
     }
 }
 
-pub(super) struct Metered<F> {
+/// A call of a guest that its meter counts.
+pub struct Metered<F> {
     meter: CpuMeter,
     call: Pin<Box<F>>,
     /// The wait until the share has time again.
     rest: Option<Pin<Box<Sleep>>>,
+    /// The moment at which the call began to wait, if its waits are noticed.
+    waiting: Option<Instant>,
+    notices_waits: bool,
+}
+
+impl<F> Metered<F> {
+    /// Notes by itself that the guest waits, where the functions of the host do not. A pause is a
+    /// wait if it is longer than it takes to yield to other tasks: a guest that only asks again and
+    /// again yields too.
+    pub fn noticing_waits(mut self) -> Metered<F> {
+        self.notices_waits = true;
+        self
+    }
 }
 
 impl<F: Future> Future for Metered<F> {
@@ -151,6 +175,11 @@ impl<F: Future> Future for Metered<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let mut now = Instant::now();
+        if let Some(since) = this.waiting.take()
+            && now.duration_since(since) >= LEAST_WAIT
+        {
+            this.meter.waits();
+        }
         while let Some(until) = this.meter.cpu_quota.rests_until(now) {
             let rest = this
                 .rest
@@ -169,6 +198,10 @@ impl<F: Future> Future for Metered<F> {
             this.meter.count().add(thread_time());
         }
         let end = Instant::now();
+        let yielded = this.meter.shared.yielded.swap(false, Ordering::Relaxed);
+        if this.notices_waits && polled.is_pending() && !yielded {
+            this.waiting = Some(end);
+        }
         // The cast overflows after 584 years.
         let spent = end.duration_since(now).as_nanos() as u64;
         this.meter.counters.guest_time_ns.add(spent);
