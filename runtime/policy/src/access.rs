@@ -2,7 +2,7 @@
 //! and resolve by it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +125,31 @@ impl Access {
             Error::Denied { .. } => self.refused(target, self.denied(target)),
             error => error,
         })
+    }
+
+    /// Returns the addresses of a name that a module looks up before it connects to one of them. `own`
+    /// is true for the name of the application's destination.
+    pub async fn look_up(&self, name: &str, own: bool) -> Result<Vec<IpAddr>, Error> {
+        // The port is not known yet.
+        let target = Target::tcp(Destination::Name(name.to_owned(), 0));
+        let verdict = match own {
+            true => Verdict::Allowed,
+            false => self.reach.judge_name(name),
+        };
+        if verdict == Verdict::Denied {
+            return Err(self.refused(&target, self.denied(&target)));
+        }
+        let looking = timeout(self.connect_timeout, self.addresses(&target));
+        let found = looking.await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+        let found = found.map_err(|source| self.failed(&target, source))?;
+        let mut found: Vec<IpAddr> = found.iter().map(|it| it.ip().to_canonical()).collect();
+        if verdict == Verdict::Resolved {
+            found.retain(|ip| self.reach.admits_found(name, *ip));
+        }
+        match found.is_empty() {
+            true => Err(self.refused(&target, self.denied(&target))),
+            false => Ok(found),
+        }
     }
 
     /// Logs the error if the policy is its cause, and returns it.

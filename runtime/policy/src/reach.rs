@@ -89,6 +89,22 @@ impl Reach {
         })
     }
 
+    /// Judges a name that a module looks up before it connects, so that its port is not known yet.
+    #[doc(hidden)]
+    pub fn judge_name(&self, name: &str) -> Verdict {
+        let verdicts = self.lists().map(|patterns| patterns.judge_name(name));
+        verdicts.min().unwrap_or(Verdict::Denied)
+    }
+
+    /// Returns true if a name that is [`Verdict::Resolved`] may have this address, at some port.
+    #[doc(hidden)]
+    pub fn admits_found(&self, name: &str, address: IpAddr) -> bool {
+        self.lists().all(|patterns| {
+            let has = |pattern: &ConnectPattern| pattern.has_address(address);
+            patterns.judge_name(name) == Verdict::Allowed || patterns.0.iter().any(has)
+        })
+    }
+
     /// Returns true if datagrams of a granted socket may go to this address, which the module has not
     /// heard from. `name` is the name that it was looked up by.
     #[doc(hidden)]
@@ -119,6 +135,15 @@ impl Patterns {
                     Verdict::Denied
                 }
             }
+        }
+    }
+
+    fn judge_name(&self, name: &str) -> Verdict {
+        let any = |has: &dyn Fn(&ConnectPattern) -> bool| self.0.iter().any(has);
+        match () {
+            () if any(&|pattern| pattern.has_name(name)) => Verdict::Allowed,
+            () if any(&ConnectPattern::is_of_addresses) => Verdict::Resolved,
+            () => Verdict::Denied,
         }
     }
 
@@ -168,6 +193,35 @@ mod tests {
         for address in ["localhost:80", "127.0.0.1:80", "[::1]:80"] {
             assert_eq!(verdict(&[], Network::Tcp, address), Verdict::Denied);
         }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_if_some_port_of_it_may_be_reached() {
+        use Verdict::{Allowed, Denied, Resolved};
+        let reach = |patterns: &[&str]| {
+            patterns.iter().fold(Reach::none(), |reach, pattern| {
+                reach.allow(pattern).expect("a pattern")
+            })
+        };
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for (patterns, name, expected) in [
+            (&[][..], "example.com", Denied),
+            (&["example.com:443"], "example.com", Allowed),
+            (&["udp://*.example.com:53"], "a.EXAMPLE.com.", Allowed),
+            (&["example.com:443"], "other.example", Denied),
+            (&["10.0.0.0/8:80"], "other.example", Resolved),
+            (&["*:443"], "other.example", Allowed),
+        ] {
+            assert_eq!(
+                reach(patterns).judge_name(name),
+                expected,
+                "{patterns:?} {name}"
+            );
+        }
+        let both = reach(&["*"]).within(["tcp://10.0.0.0/8:80".parse().expect("a pattern")]);
+        assert_eq!(both.judge_name("any.example"), Resolved);
+        assert!(both.admits_found("any.example", ip("10.1.2.3")));
+        assert!(!both.admits_found("any.example", ip("192.0.2.1")));
     }
 
     #[test]

@@ -119,6 +119,21 @@ impl ConnectPattern {
         self.is_for(network, port) && matches!(self.host, Host::Addresses(_))
     }
 
+    /// Returns true if it admits this name at some port.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.host.has_name(&normal(name))
+    }
+
+    /// Returns true if it admits this address at some port.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.host.has_address(address.to_canonical())
+    }
+
+    /// Returns true if it is a pattern of addresses.
+    pub fn is_of_addresses(&self) -> bool {
+        matches!(self.host, Host::Addresses(_))
+    }
+
     fn is_for(&self, network: Network, port: u16) -> bool {
         self.network == network && (self.ports.0..=self.ports.1).contains(&port)
     }

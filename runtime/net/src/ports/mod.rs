@@ -6,7 +6,7 @@ mod remotes;
 mod tunneled;
 
 pub use datagrams::DatagramPort;
-pub use remotes::FRESH;
+pub use remotes::{FRESH, Remotes};
 pub use tunneled::CarriedPort;
 
 use std::sync::Arc;

@@ -55,6 +55,7 @@ pub struct Remotes {
     known: Mutex<Known>,
 }
 
+/// The known addresses.
 pub struct Known {
     strangers: Halves<Stranger>,
     /// The addresses in use in both directions, and when they were last heard from.
@@ -78,7 +79,8 @@ enum Stranger {
 pub const FRESH: Duration = Duration::from_secs(1);
 
 impl Remotes {
-    pub(super) fn new(account: &Arc<Account>) -> Remotes {
+    /// Makes an empty list, which is charged to this account.
+    pub fn new(account: &Arc<Account>) -> Remotes {
         let known = Known {
             strangers: Halves::new(MOST_STRANGERS, STRANGERS_AGE),
             partners: HashMap::new(),
@@ -93,6 +95,7 @@ impl Remotes {
         }
     }
 
+    /// Locks the list.
     pub fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().expect("no panic under this lock")
     }
@@ -100,7 +103,7 @@ impl Remotes {
 
 impl Known {
     /// Notes that a datagram has arrived from this address.
-    pub(super) fn heard(&mut self, remote: SocketAddr, now: Instant) {
+    pub fn heard(&mut self, remote: SocketAddr, now: Instant) {
         let key = key(remote);
         if let Some((last, noted)) = self.last
             && last == key
