@@ -116,13 +116,13 @@ impl Limits {
     }
 
     /// Returns the defaults of a dialer, listener or relay with a module of this kind: those of
-    /// [`for_connections`](Limits::for_connections), except for a component, which serves all
-    /// connections in one instance on a thread of its own: it has the memory of
+    /// [`for_connections`](Limits::for_connections), except for a component or a program, which serves
+    /// all connections in one instance: it has the memory of
     /// [`Limits::default`], and a high-water mark of 256 KiB, which reduces the switches between
     /// threads.
     pub fn for_connections_of(kind: ModuleKind) -> Limits {
         match kind {
-            ModuleKind::Component => Limits {
+            ModuleKind::Component | ModuleKind::Program => Limits {
                 write_high_water: 256 << 10,
                 write_low_water: 128 << 10,
                 ..Limits::default()

@@ -10,6 +10,8 @@ use std::fmt;
 pub enum ModuleKind {
     /// A component, for `Server`.
     Component,
+    /// A component for the world `wasi:cli/command` of WASI 0.2, which knows nothing of this host.
+    Program,
     /// A core module of WATER's first interface (`_water_…`).
     WaterV0,
     /// A core module of WATER's second interface (`watm_…_v1`), as in its Go runtime.
@@ -28,6 +30,7 @@ impl fmt::Display for ModuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ModuleKind::Component => "component",
+            ModuleKind::Program => "WASI program",
             ModuleKind::WaterV0 => "WATER v0 module",
             ModuleKind::WaterV1 => "WATER v1 module",
             ModuleKind::WaterV1Final => "WATER v1-final module",

@@ -215,7 +215,7 @@ impl Granted {
     pub fn limits(&self, kind: ModuleKind, mut limits: Limits) -> Limits {
         limits.memory_bytes = self.memory_bytes(limits.memory_bytes);
         limits.flows = self.flows(limits.flows);
-        if kind != ModuleKind::Component {
+        if !matches!(kind, ModuleKind::Component | ModuleKind::Program) {
             let most = self.instances().min(instances_of_module());
             limits.flows = limits.flows.min(most);
         }

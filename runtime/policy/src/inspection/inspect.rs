@@ -7,7 +7,7 @@ use watm_types::hex;
 
 use super::about::About;
 use super::outline::{Outline, outline};
-use super::{MAX_MODULE_BYTES, water};
+use super::{MAX_MODULE_BYTES, program, water};
 use crate::{Error, ModuleKind, Role};
 
 /// The package that this host implements, and its version.
@@ -24,7 +24,7 @@ const WASI: [&str; 2] = ["wasi:random/random", "wasi:clocks/wall-clock"];
 pub struct ModuleInfo {
     /// The kind of the file.
     pub kind: ModuleKind,
-    /// The world it was built for, for a component of this host's package.
+    /// The world it was built for, for a component of this host's package and for a program.
     pub world: Option<String>,
     /// The names of its imports, sorted.
     pub imports: Vec<String>,
@@ -34,7 +34,7 @@ pub struct ModuleInfo {
     pub size: usize,
     /// The SHA-256 of all its bytes, in hexadecimal.
     pub sha256: String,
-    /// The roles of a WATER module, in the order of [`Role::ALL`].
+    /// The roles of a WATER module or a program, in the order of [`Role::ALL`].
     pub roles: Vec<Role>,
     /// Its description of itself, if it has one in a format that this host knows.
     pub about: Option<About>,
@@ -111,6 +111,7 @@ pub fn check_runnable(info: &ModuleInfo) -> Result<(), String> {
 fn check(outline: &Outline, info: &mut ModuleInfo) {
     match info.kind {
         ModuleKind::Component => info.problems.extend(check_component(info).err()),
+        ModuleKind::Program => program::check(info),
         ModuleKind::WaterV0 | ModuleKind::WaterV1 => water::check(outline, info),
         ModuleKind::WaterV1Final => info.problems.push(
             "a WATER module of the v1-final draft (it exports watm_userpipe_v1), which no runtime \
@@ -181,7 +182,7 @@ fn compatible(version: &str) -> bool {
     same_minor(version, VERSION)
 }
 
-fn same_minor(version: &str, of: &str) -> bool {
+pub(super) fn same_minor(version: &str, of: &str) -> bool {
     match (Version::parse(version), Version::parse(of)) {
         (Ok(version), Ok(of)) => {
             version.pre.is_empty() && (version.major, version.minor) == (of.major, of.minor)

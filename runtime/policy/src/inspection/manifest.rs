@@ -3,6 +3,7 @@
 use watm_seal::{Manifest, ModuleRole, World};
 
 use super::inspect::{ModuleInfo, PACKAGE, VERSION};
+use super::program::PROGRAM;
 use crate::{ModuleKind, Role};
 
 /// Returns the worlds whose modules this host runs.
@@ -10,6 +11,7 @@ pub fn worlds() -> Vec<World> {
     let component = format!("{PACKAGE}/module@{VERSION}");
     vec![
         component.parse().expect("a package and its version"),
+        PROGRAM.parse().expect("a package and its version"),
         World::WaterV0,
         World::WaterV1,
     ]

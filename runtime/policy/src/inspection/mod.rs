@@ -6,6 +6,7 @@ pub mod budget;
 pub mod inspect;
 pub mod manifest;
 mod outline;
+mod program;
 mod water;
 
 pub use about::About;

@@ -10,6 +10,7 @@ use wasmparser::{
 use super::about::{self, About};
 use super::budget::check_names;
 use super::inspect::shown;
+use super::program;
 use crate::ModuleKind;
 
 /// The outermost imports and exports of a module. Nested modules are only skimmed.
@@ -64,7 +65,12 @@ impl Outline {
     pub fn kind(&self) -> ModuleKind {
         let has = |name: &str| self.export(name).is_some();
         let names = || self.exports.iter().map(|export| export.name.as_str());
-        if self.component {
+        if self.component
+            && !names().any(|name| name.starts_with("watm:"))
+            && program::runs(names())
+        {
+            ModuleKind::Program
+        } else if self.component {
             ModuleKind::Component
         } else if has("watm_userpipe_v1") && !has("watm_init_v1") {
             ModuleKind::WaterV1Final
