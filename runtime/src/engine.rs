@@ -75,6 +75,17 @@ impl Engine {
         let module = self.inner.load(name, bytes, trust, options)?;
         match module.code() {
             Code::Component(_) => watm_component::check_linked(&module)?,
+            #[cfg(feature = "programs")]
+            Code::Program(_) => watm_wasi::check_linked(&module)?,
+            #[cfg(not(feature = "programs"))]
+            Code::Program(_) => {
+                return Err(Error::Module {
+                    module: name.to_owned(),
+                    reason: "is a program of WASI 0.2, which this build does not run; use the \
+                             command watm"
+                        .to_owned(),
+                });
+            }
             Code::Water(..) => watm_water::check_linked(&module)?,
         }
         Ok(module)

@@ -162,6 +162,8 @@ pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::{Carrier, DialerWithOptions};
 pub use roles::{Connection, DialOptions, Dialer, FixedDialer, Listener, Relay, RoleBuilder};
+#[cfg(feature = "programs")]
+pub use roles::{Program, ProgramOptions};
 pub use server::{Server, ServerBuilder, swap_all};
 pub use status::Status;
 pub use swap_options::SwapOptions;

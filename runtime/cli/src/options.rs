@@ -16,7 +16,8 @@ use crate::watch::{Following, WatchOptions};
 /// Options of every command that runs a module.
 #[derive(clap::Args)]
 pub(crate) struct ModuleOptions {
-    /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport.
+    /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport. `relay` runs
+    /// programs of WASI 0.2 too.
     #[arg(value_name = "MODULE")]
     pub(crate) file: PathBuf,
     /// Configuration file for the module, in its own format.

@@ -37,6 +37,7 @@ impl Module {
         {
             let what = match info.kind {
                 ModuleKind::Component => "this component",
+                ModuleKind::Program => "a program",
                 _ => "a WATER module",
             };
             return Err(Error::Options(format!(
@@ -49,6 +50,20 @@ impl Module {
             reason,
         };
         self.granted().check_host_keys().map_err(refuse)
+    }
+
+    /// Checks that it is a module that the host calls. A program runs by itself.
+    #[doc(hidden)]
+    pub fn check_serves(&self, name: &str) -> Result<(), Error> {
+        match self.info().kind {
+            ModuleKind::Program => Err(Error::Module {
+                module: name.to_owned(),
+                reason: "is a program of WASI 0.2, which listens and connects itself; run it with \
+                         `watm relay`"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that it can copy its traffic, and may.

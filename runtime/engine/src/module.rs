@@ -46,6 +46,8 @@ struct Inner {
 pub enum Code {
     /// A component.
     Component(Component),
+    /// A program, which is a component for another world.
+    Program(Component),
     /// A WATER module, with the names of its version.
     Water(wasmtime::Module, &'static Abi),
 }
@@ -82,6 +84,9 @@ impl Module {
         }
         let sha256 = inspect::sha256(bytes);
         let code = match Abi::of(info.kind) {
+            None if info.kind == ModuleKind::Program => {
+                compile(engine, sha256.as_ref(), bytes).map(Code::Program)
+            }
             None => compile(engine, sha256.as_ref(), bytes).map(Code::Component),
             Some(abi) => compile(engine, sha256.as_ref(), bytes).map(|code| Code::Water(code, abi)),
         };
@@ -90,6 +95,7 @@ impl Module {
             Code::Component(component) => sockets(engine.wasmtime(), component),
             Code::Water(..) if info.roles.contains(&Role::Listener) => vec![Network::Tcp],
             Code::Water(..) => Vec::new(),
+            Code::Program(_) => vec![Network::Tcp, Network::Udp],
         };
         watch(name, Digest::of(bytes), &seal);
         Ok(Module {

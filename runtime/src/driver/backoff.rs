@@ -1,4 +1,4 @@
-//! The wait between restarts of a module. The driver asks for it after each failure.
+//! The wait between restarts of a module. The driver and programs ask for it after each failure.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(super) const HEALTHY: Duration = Duration::from_secs(60);
 
 /// The wait before the next instance: it doubles with each failure.
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
     started: Instant,
 }
 
 impl Backoff {
-    pub(super) fn new(now: Instant) -> Backoff {
+    pub(crate) fn new(now: Instant) -> Backoff {
         Backoff {
             next: FIRST,
             started: now,
@@ -24,12 +24,12 @@ impl Backoff {
     }
 
     /// Notes that an instance has started.
-    pub(super) fn started(&mut self, now: Instant) {
+    pub(crate) fn started(&mut self, now: Instant) {
         self.started = now;
     }
 
     /// Notes that it failed, and returns how long to wait.
-    pub(super) fn failed(&mut self, now: Instant) -> Duration {
+    pub(crate) fn failed(&mut self, now: Instant) -> Duration {
         if now.duration_since(self.started) >= HEALTHY {
             self.next = FIRST;
         }

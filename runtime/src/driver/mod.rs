@@ -20,6 +20,8 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
+#[cfg(feature = "programs")]
+pub(crate) use backoff::Backoff;
 use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;

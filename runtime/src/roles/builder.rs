@@ -179,7 +179,7 @@ impl<R> RoleBuilder<R> {
         name.unwrap_or(self.module.name()).to_owned()
     }
 
-    fn settled(self) -> (Module, Settings) {
+    pub(super) fn settled(self) -> (Module, Settings) {
         let limits = self
             .module
             .granted()

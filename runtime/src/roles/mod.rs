@@ -11,6 +11,8 @@ mod connection;
 mod dialer;
 mod fixed_dialer;
 mod listener;
+#[cfg(feature = "programs")]
+mod program;
 #[cfg(feature = "socks")]
 mod proxies;
 mod relay;
@@ -25,6 +27,8 @@ pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;
 pub use listener::Listener;
+#[cfg(feature = "programs")]
+pub use program::{Program, ProgramOptions};
 #[cfg(feature = "socks")]
 pub use proxies::DialerWithOptions;
 pub use relay::Relay;

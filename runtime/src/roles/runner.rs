@@ -59,6 +59,7 @@ pub(crate) fn runner(
     role: Role,
     settings: Settings,
 ) -> Result<Arc<dyn Runner>, Error> {
+    module.check_serves(&settings.name)?;
     module.check_granted(&settings.name, [])?;
     settings.limits.check()?;
     if module.info().kind == ModuleKind::Component {

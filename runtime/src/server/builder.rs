@@ -222,6 +222,7 @@ impl ServerBuilder {
         self.check_labels()?;
         let name = self.name.take();
         let name = name.unwrap_or_else(|| self.module.name().to_owned());
+        self.module.check_serves(&name)?;
         self.module.check_granted(&name, [])?;
         self.module.check_keys(&name, &self.keys)?;
         if self.capture.is_some() {

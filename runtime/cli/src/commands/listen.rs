@@ -174,7 +174,7 @@ fn upstream(text: &str) -> Result<Destination, String> {
 }
 
 /// Parses an address to listen on, as `watm serve` does, and resolves a name.
-fn place(text: &str) -> Result<Place, String> {
+pub(crate) fn place(text: &str) -> Result<Place, String> {
     let (by, rest) = match text.split_once("://") {
         Some((by, rest)) => (Some(by), rest),
         None => (None, text),

@@ -14,8 +14,14 @@ pub(super) enum Request {
     Accept,
     Dial,
     DialFixed,
+    Listen,
+    Connect,
+    LookUp,
+    Datagrams,
     Flows,
     Config,
+    Arguments,
+    Files,
     Crypto,
     Signing,
     Capture,
@@ -34,8 +40,18 @@ impl Request {
             Request::Accept => "network: accept connections",
             Request::Dial => "network: dial the address that it is given",
             Request::DialFixed => "network: dial addresses of its choice (--allow)",
+            Request::Listen => "network: listen on addresses that it is granted",
+            Request::Connect => {
+                "network: connect to the address that it is given and others (--allow)"
+            }
+            Request::LookUp => "network: look up names that it may connect or send to (--allow)",
+            Request::Datagrams => {
+                "network: send datagrams to those that sent it some and others (--allow)"
+            }
             Request::Flows => "flows: offer connections to the application",
             Request::Config => "config: read its file (--config)",
+            Request::Arguments => "arguments: those after `--`; there are no variables",
+            Request::Files => "files: looks for some, and finds none",
             Request::Crypto => "crypto: have the host run ciphers",
             Request::Signing => "signing: have the host sign with keys that it keeps (--key)",
             Request::Capture => "capture: copy packets and keys, if the user enables it",
@@ -76,9 +92,24 @@ fn request(import: &str) -> Option<Request> {
         "watm:transport/crypto" => Request::Crypto,
         "watm:transport/signing" => Request::Signing,
         "watm:transport/capture" => Request::Capture,
-        "wasi:clocks/wall-clock" | "wasi_snapshot_preview1.clock_time_get" => Request::Clock,
-        "wasi:random/random" | "wasi_snapshot_preview1.random_get" => Request::Randomness,
-        "watm:transport/log" | "wasi_snapshot_preview1.fd_write" => Request::Log,
+        "wasi:clocks/wall-clock"
+        | "wasi:clocks/monotonic-clock"
+        | "wasi_snapshot_preview1.clock_time_get" => Request::Clock,
+        "wasi:random/random"
+        | "wasi:random/insecure"
+        | "wasi:random/insecure-seed"
+        | "wasi_snapshot_preview1.random_get" => Request::Randomness,
+        "watm:transport/log"
+        | "wasi:cli/stdout"
+        | "wasi:cli/stderr"
+        | "wasi_snapshot_preview1.fd_write" => Request::Log,
+        "wasi:sockets/tcp-create-socket" => Request::Listen,
+        "wasi:sockets/tcp" => Request::Connect,
+        "wasi:sockets/ip-name-lookup" => Request::LookUp,
+        "wasi:sockets/udp" => Request::Datagrams,
+        "wasi:cli/stdin" => Request::Config,
+        "wasi:cli/environment" => Request::Arguments,
+        "wasi:filesystem/preopens" => Request::Files,
         _ => return None,
     })
 }

@@ -43,6 +43,11 @@ impl Place {
         (self.protocol != Some(Protocol::Udp)).then_some(self.address)
     }
 
+    /// Returns the address, if it is for datagrams.
+    pub(crate) fn for_datagrams(&self) -> Option<SocketAddr> {
+        (self.protocol == Some(Protocol::Udp)).then_some(self.address)
+    }
+
     /// Creates a place for connections.
     pub(crate) fn tcp(address: SocketAddr) -> Place {
         Place {
