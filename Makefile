@@ -179,7 +179,7 @@ wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/rea
 # The modules and programs.
 
 setup:
-	rustup target add wasm32-wasip1 wasm32-unknown-unknown
+	rustup target add wasm32-wasip1 wasm32-wasip2 wasm32-unknown-unknown
 
 # Modules name no path of this machine, for which Rust's messages of panics have others. The rest is what
 # watm/.cargo/config.toml says.
@@ -567,7 +567,7 @@ watm-native:
 rough-path:
 	cd watm && cargo build --release --locked -q -p watm-netstack --example rough_path
 
-# Modules for the runtime's tests: a component that obeys commands, and a hostile WATER module.
+# Modules for the runtime's tests: a component that obeys commands, a hostile WATER module, and programs of WASI.
 .PHONY: test-guest
 test-guest: setup
 	cd tests/guests && cargo build --release --locked -q --workspace --target wasm32-unknown-unknown \
@@ -575,6 +575,9 @@ test-guest: setup
 	cp target/tmp/guests/wasm32-unknown-unknown/release/watm_test_water.wasm $(BUILD)/hostile.watm1.wasm
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
+	for folder in tests/guests/programs examples/forward; do \
+		(cd $$folder && cargo build --release --locked -q --target wasm32-wasip2 --target-dir $(abspath target/tmp/guests)); \
+	done
 
 # The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. The runtime's tests build it themselves.
 HOST_CASES := $(notdir $(wildcard tests/hosts/cases/*))

@@ -71,6 +71,24 @@ pub fn for_development(cache: CacheDir) -> EngineConfig {
     EngineConfig { cache, trust }
 }
 
+/// Returns the program of `tests/guests/programs`, which does what its first argument says.
+pub fn obedient_bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| program_of("tests/guests/programs", "obedient"))
+}
+
+/// Returns the program of `examples/forward`.
+pub fn forward_bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| program_of("examples/forward", "forward"))
+}
+
+/// Builds a program of this repository for WASI 0.2.
+fn program_of(folder: &str, name: &str) -> Vec<u8> {
+    let built = build(&repository().join(folder), "guests", PROGRAM, &[]);
+    std::fs::read(built.join(format!("{name}.wasm"))).expect("cargo has built it")
+}
+
 /// Builds a guest crate of this repository, and makes a component of it.
 fn component(folder: &str, name: &str) -> Vec<u8> {
     component_of(&repository().join(folder), name)
@@ -78,27 +96,34 @@ fn component(folder: &str, name: &str) -> Vec<u8> {
 
 /// Builds the guest crate in a folder, and makes a component of it.
 pub fn component_of(folder: &Path, name: &str) -> Vec<u8> {
-    let built = build(folder, "guests", &[]);
+    let built = build(folder, "guests", BARE, &[]);
     encode(&built.join(format!("{name}.wasm")))
 }
 
 /// Returns the module of one case of the kit for hosts, `tests/hosts`. Builds all of them first.
 pub fn host_case(name: &str) -> Module {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let built =
-        BUILT.get_or_init(|| build(&repository().join("tests/hosts"), "hosts", &["--examples"]));
+    let built = BUILT.get_or_init(|| {
+        let folder = repository().join("tests/hosts");
+        build(&folder, "hosts", BARE, &["--examples"])
+    });
     let file = format!("examples/{}.wasm", name.replace('-', "_"));
     engine()
         .load(name, &encode(&built.join(file)))
         .expect("loads")
 }
 
-/// Builds a crate for WebAssembly, in a target folder of this name. Returns the folder of the result.
-fn build(folder: &Path, target: &str, options: &[&str]) -> PathBuf {
+/// The targets of guests whose imports are those of `wit/`, and of programs for WASI 0.2.
+const BARE: &str = "wasm32-unknown-unknown";
+const PROGRAM: &str = "wasm32-wasip2";
+
+/// Builds a crate for this machine of WebAssembly, in a target folder of this name. Returns the folder
+/// of the result.
+fn build(folder: &Path, target: &str, machine: &str, options: &[&str]) -> PathBuf {
     let target = scratch().join(target);
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked"])
-        .args(["--target", "wasm32-unknown-unknown"])
+        .args(["--target", machine])
         .args(options)
         .arg("--target-dir")
         .arg(&target)
@@ -108,7 +133,7 @@ fn build(folder: &Path, target: &str, options: &[&str]) -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "building {} failed", folder.display());
-    target.join("wasm32-unknown-unknown/release")
+    target.join(machine).join("release")
 }
 
 /// Makes a component of a core module.

@@ -16,6 +16,8 @@ mod joins;
 mod logs;
 mod names;
 mod overload;
+#[cfg(feature = "programs")]
+mod programs;
 mod recording;
 mod seals;
 mod stream_modules;

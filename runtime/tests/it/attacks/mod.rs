@@ -3,6 +3,8 @@
 
 mod bombs;
 mod datagrams;
+#[cfg(feature = "programs")]
+mod programs;
 mod shares;
 
 use std::collections::BTreeMap;
