@@ -42,6 +42,8 @@ run: ready-to-run
 
 # The crate whose dependencies `run` builds. Beside it, the program gets the same ones: features of both count.
 SHARED := -p watm-python --lib
+# The first start builds no host for programs of WASI.
+WITHOUT_PROGRAMS = $(if $(filter quick,$(PROFILE)),--no-default-features)
 
 # The tunnel of CONF=wg0.conf, for programs with proxy settings. OPTIONS has further options of `watm tunnel`.
 SOCKS5 ?= 127.0.0.1:1080
@@ -96,7 +98,7 @@ run-stage-runtime: built-sealer
 
 .PHONY: runtime-to-run
 runtime-to-run:
-	cargo build --profile quick --locked -q $(SHARED)
+	cargo build --profile quick --locked -q $(SHARED) $(WITHOUT_PROGRAMS)
 
 run-stage-wheel: run-stage-module run-stage-runtime
 	$(STAGE) 'the Python package' $(MAKE) --no-print-directory sealed-wheel-to-run
@@ -285,7 +287,7 @@ wheel: sealed
 .PHONY: wheel-of-packaged
 wheel-of-packaged: $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
-	$(BUILD)/maturin/bin/maturin build --profile $(PROFILE) --locked -q -i $(BUILD)/maturin/bin/python \
+	$(BUILD)/maturin/bin/maturin build --profile $(PROFILE) --locked -q $(WITHOUT_PROGRAMS) -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
 # The constraints for the Python version of an environment.

@@ -271,6 +271,26 @@ def test_modules_carry_a_page(module, example_com, tmp_path):
             serving.expect(f"GET.*{example_com}")
 
 
+def test_a_program_of_wasi_forwards(example_com, tmp_path):
+    port = str(free_port())
+
+    def command(beginning: str) -> str:
+        [found] = (c for c in commands() if c.startswith(beginning))
+        return with_values(found, {"example.com:80": example_com, "4480": port})
+
+    def run(text: str) -> str:
+        return subprocess.run(
+            text, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=START,
+            capture_output=True, text=True,
+        ).stdout  # fmt: skip
+
+    run(command("cargo build --release --target wasm32-wasip2"))
+    assert "runs      yes" in run(command("watm inspect examples/forward"))
+    with terminal(f"exec {command('watm relay --unsealed examples/forward')}", tmp_path) as relaying:
+        relaying.expect(f"listening on 127.0.0.1:{port}")
+        assert run(command("curl --header")).endswith("the page of example.com")
+
+
 def test_an_addon_changes_the_network(tmp_path):
     [addon] = (block for block in blocks("python") if "watm.network" in block)
     (tmp_path / "addon.py").write_text(addon)

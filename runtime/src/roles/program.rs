@@ -41,6 +41,21 @@ const STARTING: Duration = Duration::from_secs(1);
 /// A program that fails starts again, on the same listeners. The wait before doubles from 100 ms to 10 s.
 /// A failure within its first second ends it, and so does an exit with status 0. Dropping this cancels
 /// the program, and resets its connections.
+///
+/// ```no_run
+/// use watm_runtime::{Module, Program, ProgramOptions};
+///
+/// # async fn example(module: Module) -> Result<(), Box<dyn std::error::Error>> {
+/// let program = Program::builder(&module).start(ProgramOptions {
+///     arguments: vec!["127.0.0.1:4480".to_owned(), "192.0.2.1:80".to_owned()],
+///     tcp: vec!["127.0.0.1:4480".parse()?],
+///     destination: Some("192.0.2.1:80".parse()?),
+///     ..ProgramOptions::default()
+/// })?;
+/// program.ended().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Program {
     name: String,
     task: incoming::Task,
