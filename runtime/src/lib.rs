@@ -145,9 +145,12 @@
 //! No module, configuration or traffic can cause a panic. A panic is a broken invariant of this
 //! crate; it closes the server that it happens in.
 
+mod backoff;
 mod driver;
 mod engine;
 mod incoming;
+#[cfg(feature = "programs")]
+mod program;
 mod replay;
 mod roles;
 mod server;

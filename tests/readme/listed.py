@@ -16,6 +16,7 @@ TESTED = {
     "curl --header": "test_modules_carry_a_page",
     "cargo build --release --target wasm32-wasip2": "test_a_program_of_wasi_forwards",
     "watm relay --unsealed examples/forward": "test_a_program_of_wasi_forwards",
+    "watm listen --unsealed examples/forward": "test_a_program_of_wasi_forwards",
     "mitmdump-watm --set watm_unsealed=true": "test_modules_carry_a_page",
     "cargo build --release --target wasm32-unknown-unknown": "test_a_module_of_ones_own_is_sealed_and_swapped",
     "cargo run --locked -q --manifest-path watm/Cargo.toml -p watm-componentize": "test_a_module_of_ones_own_is_sealed_and_swapped",

@@ -276,7 +276,7 @@ def test_a_program_of_wasi_forwards(example_com, tmp_path):
 
     def command(beginning: str) -> str:
         [found] = (c for c in commands() if c.startswith(beginning))
-        return with_values(found, {"example.com:80": example_com, "4480": port})
+        return with_values(found, {"example.com:80": example_com, "4480": port, "4430": port})
 
     def run(text: str) -> str:
         return subprocess.run(
@@ -286,9 +286,10 @@ def test_a_program_of_wasi_forwards(example_com, tmp_path):
 
     run(command("cargo build --release --target wasm32-wasip2"))
     assert "runs      yes" in run(command("watm inspect examples/forward"))
-    with terminal(f"exec {command('watm relay --unsealed examples/forward')}", tmp_path) as relaying:
-        relaying.expect(f"listening on 127.0.0.1:{port}")
-        assert run(command("curl --header")).endswith("the page of example.com")
+    for role in ("relay", "listen"):
+        with terminal(f"exec {command(f'watm {role} --unsealed examples/forward')}", tmp_path) as serving:
+            serving.expect(f"listening on 127.0.0.1:{port}")
+            assert run(command("curl --header")).endswith("the page of example.com")
 
 
 def test_an_addon_changes_the_network(tmp_path):

@@ -27,9 +27,7 @@ pub(crate) fn check(module: &Module, option: &str, needs: Needs) -> Result<(), F
             "its connections carry the clients' addresses, which a WATER module cannot pass to \
              the host"
         }
-        Needs::Facts => {
-            "a WATER module passes nothing about a flow to the host but the peer's address"
-        }
+        Needs::Facts => "it passes nothing about a flow to the host but the peer's address",
     };
     let name = module.name();
     Err(Failure::unusable(format!(

@@ -52,15 +52,16 @@ impl Module {
         self.granted().check_host_keys().map_err(refuse)
     }
 
-    /// Checks that it is a module that the host calls. A program runs by itself.
+    /// Checks that it carries connections that the host asks for. A program makes its own.
     #[doc(hidden)]
     pub fn check_serves(&self, name: &str) -> Result<(), Error> {
         match self.info().kind {
             ModuleKind::Program => Err(Error::Module {
                 module: name.to_owned(),
-                reason: "is a program of WASI 0.2, which listens and connects itself; run it with \
-                         `watm relay`"
-                    .to_owned(),
+                reason:
+                    "is a program of WASI 0.2, which listens itself; use it as a listener or a \
+                         server, or run it with `watm relay`"
+                        .to_owned(),
             }),
             _ => Ok(()),
         }

@@ -95,7 +95,7 @@ impl Module {
             Code::Component(component) => sockets(engine.wasmtime(), component),
             Code::Water(..) if info.roles.contains(&Role::Listener) => vec![Network::Tcp],
             Code::Water(..) => Vec::new(),
-            Code::Program(_) => vec![Network::Tcp, Network::Udp],
+            Code::Program(_) => vec![Network::Tcp],
         };
         watch(name, Digest::of(bytes), &seal);
         Ok(Module {

@@ -4,9 +4,10 @@
 //! itself, and neither the application nor another server. The application's side of the flows is
 //! reached only through wakers.
 
-mod backoff;
 mod generation;
 mod pace;
+#[cfg(feature = "programs")]
+mod program;
 mod restart;
 mod run;
 mod swap;
@@ -19,9 +20,11 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, mpsc};
 
+#[cfg(feature = "programs")]
+use crate::ModuleKind;
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 #[cfg(feature = "programs")]
-pub(crate) use backoff::Backoff;
+use program::ProgramServer;
 use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
@@ -45,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) module: Module,
     pub(crate) config: Vec<u8>,
+    /// The arguments of a program. `None` for those of a forwarder.
+    pub(crate) arguments: Option<Vec<String>>,
     /// The snapshot of another server's module, which this server's module starts with.
     pub(crate) beside: Option<Vec<u8>>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
@@ -146,6 +151,21 @@ fn serve(
         // The builder waits for this, too.
         let _ = started.send(result.map(|()| executor.clone()));
     };
+    #[cfg(feature = "programs")]
+    if plan.module.info().kind == ModuleKind::Program {
+        runtime.block_on(async {
+            match ProgramServer::new(plan).await {
+                Ok(server) => {
+                    outcome(Ok(()));
+                    server.run(commands).await;
+                }
+                Err(error) => outcome(Err(error)),
+            }
+        });
+        drop(runtime);
+        drop(closed);
+        return;
+    }
     if !plan.module.is_component() {
         runtime.block_on(async {
             match WaterServer::new(plan).await {

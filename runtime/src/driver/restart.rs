@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::backoff::HEALTHY;
 use super::generation::Generation;
 use super::run::{Driver, StartFailure};
+use crate::backoff::HEALTHY;
 use crate::{Module, Phase};
 use watm_component::{Grants, Instance, StartError, Trap};
 use watm_engine::Rollback;

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
-use super::backoff::Backoff;
 use super::generation::Generation;
 use super::pace::Pace;
 use super::restart::Rest;
 use super::swap::{Candidate, Predecessor, Probation, Started};
 use super::{COMMAND_QUEUE, Command, Reply, cannot_capture};
+use crate::backoff::Backoff;
 use crate::{Capture, Error, GenerationStatus, Module, Phase, Status};
 use watm_component::{Grants, StartError, Trap};
 use watm_net::ports::Port;

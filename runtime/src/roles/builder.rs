@@ -37,6 +37,8 @@ pub struct RoleBuilder<R> {
     keys: Keys,
     capture: Option<Capture>,
     pub(super) accepting: Option<Accepting>,
+    /// The arguments of a program.
+    arguments: Option<Vec<String>>,
     role: PhantomData<fn() -> R>,
 }
 
@@ -56,6 +58,7 @@ impl<R> RoleBuilder<R> {
             keys: Keys::new(),
             capture: None,
             accepting: None,
+            arguments: None,
             role: PhantomData,
         }
     }
@@ -139,6 +142,13 @@ impl<R> RoleBuilder<R> {
         self
     }
 
+    /// Sets the arguments of a program of WASI that listens, as
+    /// [`ServerBuilder::arguments`](crate::ServerBuilder::arguments).
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
+        self.arguments = Some(arguments.into_iter().collect());
+        self
+    }
+
     pub(super) fn runner(self, role: Role) -> Result<Arc<dyn Runner>, Error> {
         let (module, settings) = self.settled();
         runner(&module, role, settings)
@@ -146,10 +156,11 @@ impl<R> RoleBuilder<R> {
 
     /// Starts a component with the socket that it listens on.
     pub(super) fn listening(self, listener: StdListener) -> Result<Arc<ComponentRunner>, Error> {
+        let arguments = self.arguments.clone();
         let (module, settings) = self.settled();
         module.check_granted(&settings.name, [])?;
         settings.limits.check()?;
-        ComponentRunner::listening(&module, settings, listener).map(Arc::new)
+        ComponentRunner::listening(&module, settings, listener, arguments).map(Arc::new)
     }
 
     /// Returns the access for the host's own connections, in a component's place.
@@ -172,6 +183,10 @@ impl<R> RoleBuilder<R> {
 
     pub(super) fn is_component(&self) -> bool {
         self.module.info().kind == ModuleKind::Component
+    }
+
+    pub(super) fn is_program(&self) -> bool {
+        self.module.info().kind == ModuleKind::Program
     }
 
     pub(super) fn shown_name(&self) -> String {

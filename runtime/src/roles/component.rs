@@ -49,14 +49,19 @@ impl ComponentRunner {
         })
     }
 
-    /// Starts the component, to listen. Errors are those of a server's start.
+    /// Starts the component, or a program with these arguments, to listen. Errors are those of a server's start.
     pub(super) fn listening(
         module: &Module,
         settings: Settings,
         listener: StdListener,
+        arguments: Option<Vec<String>>,
     ) -> Result<ComponentRunner, Error> {
         ComponentRunner::start(module, settings, |server| {
-            server.tcp_listener(LISTEN, listener)
+            let server = server.tcp_listener(LISTEN, listener);
+            match arguments {
+                Some(arguments) => server.arguments(arguments),
+                None => server,
+            }
         })
     }
 

@@ -114,7 +114,7 @@ impl RoleBuilder<Listener> {
 
     /// Listens as [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener) -> Result<Listener, Error> {
-        if self.is_component() {
+        if self.is_component() || self.is_program() {
             return self.listen_by_component(listener);
         }
         let limits = self.limits.clone();

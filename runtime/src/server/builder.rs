@@ -39,6 +39,7 @@ pub struct ServerBuilder {
     log_level: Option<tracing::Level>,
     record: Option<PathBuf>,
     beside: Option<Server>,
+    arguments: Option<Vec<String>>,
 }
 
 impl ServerBuilder {
@@ -63,6 +64,7 @@ impl ServerBuilder {
             log_level: None,
             record: None,
             beside: None,
+            arguments: None,
         }
     }
 
@@ -197,6 +199,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the arguments of a program of WASI, after its name. Default: the address of the listener, and
+    /// `application.internal` with the port of the listener, as a forwarder takes them.
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
+        self.arguments = Some(arguments.into_iter().collect());
+        self
+    }
+
     /// Records the module's life in a new file, for [`Recording`](crate::Recording) and the command
     /// `watm replay`. Default: no.
     ///
@@ -222,7 +231,6 @@ impl ServerBuilder {
         self.check_labels()?;
         let name = self.name.take();
         let name = name.unwrap_or_else(|| self.module.name().to_owned());
-        self.module.check_serves(&name)?;
         self.module.check_granted(&name, [])?;
         self.module.check_keys(&name, &self.keys)?;
         if self.capture.is_some() {
@@ -255,6 +263,7 @@ impl ServerBuilder {
             hub: hub.clone(),
             module: self.module,
             config: self.config,
+            arguments: self.arguments,
             beside,
             sockets,
             admission: self.admission,

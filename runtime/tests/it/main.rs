@@ -17,6 +17,8 @@ mod logs;
 mod names;
 mod overload;
 #[cfg(feature = "programs")]
+mod program_servers;
+#[cfg(feature = "programs")]
 mod programs;
 mod recording;
 mod seals;

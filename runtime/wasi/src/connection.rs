@@ -19,8 +19,11 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use watm_engine::cpu_meter::CpuMeter;
 use watm_net::account::{Charge, LEAST};
 use watm_net::connect::Stream;
+use watm_net::flow::GuestIo;
 use watm_net::quota::Permit;
+use watm_net::sockets::Admitted;
 
+use crate::clients::Place;
 use crate::tasks::Tasks;
 
 /// The most bytes that one call moves.
@@ -35,7 +38,12 @@ pub(crate) enum Kind {
     Tcp(TcpStream),
     /// A stream of the application's connector.
     Other(Box<dyn Stream>),
+    /// A flow of the application.
+    Flow(GuestIo),
 }
+
+/// The parts of the host that hear of the end of a client's connection.
+pub(crate) type Held = Option<(Option<Admitted>, Place)>;
 
 /// The parts of a program that its connections use.
 #[derive(Clone)]
@@ -54,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Option<SocketAddr>,
     /// Notified when the program has closed the socket.
     released: Notify,
+    /// The parts of the host that hear of the connection's end.
+    held: Held,
     _permit: Permit,
 }
 
@@ -101,6 +111,7 @@ impl Connection {
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
         permit: Permit,
         charge: Charge,
+        held: Held,
         around: &Surroundings,
     ) -> Arc<Connection> {
         around.cpu.moves();
@@ -120,6 +131,7 @@ impl Connection {
             local,
             peer,
             released: Notify::new(),
+            held,
             _permit: permit,
         })
     }
@@ -215,6 +227,7 @@ impl Ends {
         let polled = match &mut self.kind {
             Kind::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut read),
             Kind::Other(stream) => Pin::new(stream).poll_read(cx, &mut read),
+            Kind::Flow(stream) => Pin::new(stream).poll_read(cx, &mut read),
         };
         match polled {
             Poll::Pending => return,
@@ -267,7 +280,7 @@ impl Ends {
         match self.writing {
             Writing::Open if self.rest.is_empty() => match &self.kind {
                 Kind::Tcp(stream) => stream.poll_write_ready(cx).map(drop),
-                Kind::Other(_) => Poll::Ready(()),
+                Kind::Other(_) | Kind::Flow(_) => Poll::Ready(()),
             },
             Writing::Open | Writing::Ending => {
                 self.waiting = Some(cx.waker().clone());
@@ -299,6 +312,7 @@ impl Ends {
         let mut stream: Pin<&mut (dyn AsyncWrite + Unpin)> = match &mut self.kind {
             Kind::Tcp(stream) => Pin::new(stream),
             Kind::Other(stream) => Pin::new(stream),
+            Kind::Flow(stream) => Pin::new(stream),
         };
         while !self.rest.is_empty() {
             let count = ready!(stream.as_mut().poll_write(cx, &self.rest))?;
@@ -323,12 +337,14 @@ impl Ends {
 /// Resets the connection if its program has failed, unless the program has ended its data.
 impl Drop for Ends {
     fn drop(&mut self) {
-        if let Kind::Tcp(stream) = &self.kind
-            && self.tasks.has_failed()
-            && self.writing != Writing::Ended
-        {
+        if !self.tasks.has_failed() || self.writing == Writing::Ended {
+            return;
+        }
+        match &mut self.kind {
             // The system closes the connection in either way.
-            let _ = stream.set_zero_linger();
+            Kind::Tcp(stream) => drop(stream.set_zero_linger()),
+            Kind::Flow(stream) => stream.fail(),
+            Kind::Other(_) => {}
         }
     }
 }
@@ -346,7 +362,17 @@ impl InputStream for Input {
 #[wasmtime_wasi::async_trait]
 impl Pollable for Input {
     async fn ready(&mut self) {
-        poll_fn(|cx| self.0.ends().poll_readable(cx)).await;
+        poll_fn(|cx| {
+            let mut ends = self.0.ends();
+            // The application closes a client's connection: the program sees its end.
+            if let Some((Some(admitted), _)) = &self.0.held
+                && admitted.poll_closing(cx).is_ready()
+            {
+                ends.reading = Reading::Ended;
+            }
+            ends.poll_readable(cx)
+        })
+        .await;
     }
 }
 

@@ -18,6 +18,9 @@
 //! There are no files, no environment and no terminal. The arguments are what the application gives,
 //! and the standard input is the configuration.
 //!
+//! In a server, a connection to the reserved name [`APPLICATION`] becomes a flow of the application.
+//! It has the client whose connection the program accepted first, of those that have no flow yet.
+//!
 //! The life of a program:
 //!
 //! 1. The application grants addresses, and the host binds them.
@@ -25,6 +28,7 @@
 //! 3. The program ends by itself, fails, or is cancelled. Its connections close. After a failure
 //!    they are reset, since truncated data must not look complete.
 
+mod clients;
 mod connection;
 mod lines;
 mod names;
@@ -36,5 +40,6 @@ mod tasks;
 mod tcp;
 mod udp;
 
+pub use network::{APPLICATION, Application};
 pub use ports::Ports;
-pub use program::{Start, Stop, check_linked};
+pub use program::{Options, Start, Stop, check_linked};

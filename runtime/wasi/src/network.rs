@@ -5,17 +5,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use watm_net::connect::Wire;
+use watm_net::connect::{WireKind, datagrams};
 use watm_net::counters::Counters;
+use watm_net::flow::GuestIo;
 use watm_net::ports::Remotes;
 use watm_policy::access::Access;
 use watm_policy::reach::Verdict;
-use watm_types::{Destination, Error, Network as Protocol, Target};
+use watm_types::{Destination, Error, ErrorCode, FlowInfo, Network as Protocol, Target};
 
+use crate::clients::Clients;
+use crate::connection::Kind;
 use crate::ports::Ports;
 
 /// The most addresses that are remembered with their names: more than a program has servers.
 const MOST_FOUND: usize = 1024;
+
+/// The name that stands for the application, and the address that it has. Nobody can own either:
+/// `internal` is a domain for private use, and the address belongs to a block without a purpose
+/// (RFC 1112).
+pub const APPLICATION: &str = "application.internal";
+const APPLICATION_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
+
+/// Makes a flow of the application, and returns the program's end of it.
+pub type Application = Arc<dyn Fn(FlowInfo) -> Result<GuestIo, ErrorCode> + Send + Sync>;
+
+/// A connection that was made for a program.
+pub(crate) struct Made {
+    pub(crate) kind: Kind,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+}
 
 /// The network access of a program.
 pub(crate) struct Network {
@@ -23,6 +42,8 @@ pub(crate) struct Network {
     /// The destination that the application gives.
     own: Option<Destination>,
     pub(crate) ports: Arc<Ports>,
+    application: Option<Application>,
+    pub(crate) clients: Arc<Clients>,
     found: Mutex<Found>,
     /// The addresses that datagrams came from.
     heard: Remotes,
@@ -37,26 +58,72 @@ impl Network {
         access: Arc<Access>,
         own: Option<Destination>,
         ports: Arc<Ports>,
+        application: Option<Application>,
         counters: &Arc<Counters>,
     ) -> Network {
         Network {
             access,
             own,
             ports,
+            application,
+            clients: Arc::default(),
             found: Mutex::default(),
             heard: Remotes::new(&counters.account),
         }
     }
 
     /// Connects to an address, if the program may.
-    pub(crate) async fn connect(&self, remote: SocketAddr) -> Result<Wire, Error> {
+    pub(crate) async fn connect(&self, remote: SocketAddr) -> Result<Made, Error> {
+        if let Some(application) = &self.application
+            && remote.ip() == APPLICATION_ADDRESS
+        {
+            return self.open_flow(application, remote);
+        }
         let target = Target::tcp(Destination::Address(remote));
         let named = self.is_named(Protocol::Tcp, remote);
-        self.access.connect(&target, named).await
+        let wire = self.access.connect(&target, named).await?;
+        let kind = match wire.kind {
+            WireKind::Tcp(stream) => Kind::Tcp(stream),
+            WireKind::Other(stream) => Kind::Other(stream),
+            WireKind::Udp(_) | WireKind::Datagrams(_) => {
+                return Err(self.access.failed(&target, datagrams()));
+            }
+        };
+        Ok(Made {
+            kind,
+            local: wire.local,
+            peer: wire.peer,
+        })
+    }
+
+    /// Makes a flow of the application, for the client that waits.
+    fn open_flow(&self, application: &Application, remote: SocketAddr) -> Result<Made, Error> {
+        let client = self.clients.take();
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let (source, listener) = client.unwrap_or((nobody, nobody));
+        let info = FlowInfo {
+            source,
+            destination: Destination::Address(listener),
+            peer: None,
+            underlay: client,
+            attributes: Vec::new(),
+        };
+        let stream = application(info).map_err(|code| Error::Refused {
+            module: self.access.name.clone(),
+            code,
+        })?;
+        Ok(Made {
+            kind: Kind::Flow(stream),
+            local: None,
+            peer: Some(remote),
+        })
     }
 
     /// Returns the addresses of a name, if the program may reach it at some port.
     pub(crate) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
+        if self.application.is_some() && same_name(name, APPLICATION) {
+            return Ok(vec![APPLICATION_ADDRESS]);
+        }
         let own = matches!(&self.own, Some(Destination::Name(own, _)) if same_name(own, name));
         let found = self.access.look_up(name, own).await?;
         let mut known = self.found();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::TcpListener;
+use watm_net::sockets::Admission;
 
 /// The addresses that are granted to a program. They outlive its instances, so that clients wait in
 /// the kernel while it starts again.
@@ -13,16 +14,19 @@ use tokio::net::TcpListener;
 pub struct Ports {
     tcp: Vec<Arc<Listening>>,
     udp: Vec<SocketAddr>,
+    /// True once clients are to wait in the kernel, until the listeners are closed.
+    stopped: Arc<AtomicBool>,
 }
 
 /// A listener of the host's, which one socket of the program has at a time.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener,
-    /// The address that was asked for. Its port may be 0.
-    asked: SocketAddr,
     /// The address that it is bound to.
     pub(crate) local: SocketAddr,
     lent: AtomicBool,
+    stopped: Arc<AtomicBool>,
+    /// The application's decision about connections, if it has one.
+    pub(crate) admission: Option<Arc<dyn Admission>>,
 }
 
 /// A listener while a socket of the program has it.
@@ -38,18 +42,34 @@ pub(crate) enum NotLent {
 }
 
 impl Ports {
-    /// Grants a TCP address, by a listener that was bound to it. Fails if the listener cannot be
-    /// registered with the tokio runtime that this is called in.
-    pub fn grant_tcp(&mut self, asked: SocketAddr, listener: StdListener) -> std::io::Result<()> {
+    /// Grants a TCP address, by a listener that was bound to it. `admission` decides which
+    /// connections are taken. Fails if the listener cannot be registered with the tokio runtime that
+    /// this is called in.
+    pub fn grant_tcp(
+        &mut self,
+        listener: StdListener,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> std::io::Result<()> {
         listener.set_nonblocking(true)?;
         let local = listener.local_addr()?;
         self.tcp.push(Arc::new(Listening {
             listener: TcpListener::from_std(listener)?,
-            asked,
             local,
             lent: AtomicBool::new(false),
+            stopped: self.stopped.clone(),
+            admission,
         }));
         Ok(())
+    }
+
+    /// Stops accepting. Clients wait in the kernel until the program ends.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the program listens on one of its addresses.
+    pub fn is_in_use(&self) -> bool {
+        self.tcp.iter().any(|it| it.lent.load(Ordering::Acquire))
     }
 
     /// Grants a UDP address. The program binds it.
@@ -67,18 +87,14 @@ impl Ports {
         &self.udp
     }
 
-    /// Lends the listener for an address that the program binds. The unspecified address stands for
-    /// the granted one of its family with that port: programs often bind it.
+    /// Lends the listener for an address that the program binds. The unspecified address stands for a
+    /// granted one of its family, and port 0 for a granted port: programs often bind these.
     pub(crate) fn lend(&self, address: SocketAddr) -> Result<Lent, NotLent> {
         let fits = |listening: &&Arc<Listening>| {
-            let granted = [listening.asked, listening.local];
-            let same_family = address.is_ipv4() == listening.local.is_ipv4();
-            granted.iter().any(|granted| {
-                *granted == address
-                    || address.ip().is_unspecified()
-                        && same_family
-                        && granted.port() == address.port()
-            })
+            let local = listening.local;
+            let any_ip = address.ip().is_unspecified() && address.is_ipv4() == local.is_ipv4();
+            let any_port = address.port() == 0;
+            (any_ip || address.ip() == local.ip()) && (any_port || address.port() == local.port())
         };
         let mut free = NotLent::Denied;
         for listening in self.tcp.iter().filter(fits) {
@@ -88,6 +104,13 @@ impl Ports {
             free = NotLent::InUse;
         }
         Err(free)
+    }
+}
+
+impl Listening {
+    /// Returns true if nothing is accepted any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 }
 
@@ -116,16 +139,21 @@ mod tests {
     #[tokio::test]
     async fn only_granted_addresses_are_lent_and_each_once() {
         let mut ports = Ports::default();
-        let asked = address("127.0.0.1:0");
-        let listener = StdListener::bind(asked).expect("a port");
+        let listener = StdListener::bind("127.0.0.1:0").expect("a port");
         let local = listener.local_addr().expect("an address");
-        ports.grant_tcp(asked, listener).expect("a runtime");
+        ports.grant_tcp(listener, None).expect("a runtime");
         let lend = |address| ports.lend(address).map(|lent| lent.local);
-        for granted in [
-            asked,
-            local,
-            SocketAddr::new(address("0.0.0.0:0").ip(), local.port()),
-        ] {
+        let port = local.port();
+        let granted = [
+            "127.0.0.1:0".to_owned(),
+            "0.0.0.0:0".to_owned(),
+            format!("0.0.0.0:{port}"),
+        ];
+        for granted in granted
+            .map(|text| address(&text))
+            .into_iter()
+            .chain([local])
+        {
             assert_eq!(lend(granted), Ok(local), "{granted}");
         }
         for other in [
@@ -138,8 +166,8 @@ mod tests {
             assert_eq!(lend(address(other)), Err(NotLent::Denied), "{other}");
         }
         let held = ports.lend(local);
-        assert_eq!(lend(asked), Err(NotLent::InUse));
+        assert_eq!(lend(address("0.0.0.0:0")), Err(NotLent::InUse));
         drop(held);
-        assert_eq!(lend(asked), Ok(local));
+        assert_eq!(lend(local), Ok(local));
     }
 }

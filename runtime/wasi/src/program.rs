@@ -29,7 +29,7 @@ use watm_types::{Destination, Error, one_line};
 
 use crate::connection::Surroundings;
 use crate::lines::Lines;
-use crate::network::Network;
+use crate::network::{Application, Network};
 use crate::ports::Ports;
 use crate::state::State;
 use crate::tasks::Tasks;
@@ -49,13 +49,26 @@ const OTHER_HANDLES: usize = 1024;
 pub struct Start {
     module: Module,
     settings: Settings,
-    arguments: Vec<String>,
+    arguments: Arc<[String]>,
     ports: Arc<Ports>,
     own: Option<Destination>,
+    application: Option<Application>,
     access: Arc<Access>,
     cpu_quota: CpuQuota,
     log_rate: LogRate,
-    _ticking: Ticking,
+    ticking: Ticking,
+}
+
+/// The options of a program beside the settings of every module.
+pub struct Options {
+    /// Its arguments, after its name.
+    pub arguments: Vec<String>,
+    /// The addresses that it may listen on.
+    pub ports: Ports,
+    /// A destination that it may connect to beside its reach.
+    pub own: Option<Destination>,
+    /// Makes its connections to [`APPLICATION`](crate::APPLICATION) flows; `None` for a relay.
+    pub application: Option<Application>,
 }
 
 /// The reason why a program ended, other than by itself and well.
@@ -134,56 +147,66 @@ fn table(state: &mut State) -> &mut ResourceTable {
 }
 
 impl Start {
-    /// Links the module, and prepares its instances: with these settings, arguments and addresses to
-    /// listen on. The program may connect to `own` beside the reach of the settings.
-    pub fn new(
-        module: &Module,
-        settings: Settings,
-        arguments: Vec<String>,
-        ports: Ports,
-        own: Option<Destination>,
-    ) -> Result<Start, Error> {
-        Start::of(module, settings, arguments, Arc::new(ports), own)
+    /// Links the module, and prepares its instances.
+    pub fn new(module: &Module, settings: Settings, options: Options) -> Result<Start, Error> {
+        check_linked(module)?;
+        Ok(Start {
+            access: access(module, &settings),
+            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
+            log_rate: LogRate::new(&settings.limits),
+            module: module.clone(),
+            arguments: options.arguments.into(),
+            ports: Arc::new(options.ports),
+            own: options.own,
+            application: options.application,
+            settings,
+            ticking: module.engine().tick()?,
+        })
     }
 
-    /// Prepares another module with the same settings, arguments and listeners.
+    /// Prepares another module with the same settings, options and listeners.
     pub fn with_module(&self, module: &Module) -> Result<Start, Error> {
         let limits = self.settings.limits.clone();
         let settings = Settings {
             limits: module.granted().limits(module.info().kind, limits),
             ..self.settings.clone()
         };
-        let (arguments, ports) = (self.arguments.clone(), self.ports.clone());
-        Start::of(module, settings, arguments, ports, self.own.clone())
+        check_linked(module)?;
+        Ok(Start {
+            access: access(module, &settings),
+            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
+            module: module.clone(),
+            ticking: module.engine().tick()?,
+            ..self.with_settings(settings)
+        })
     }
 
-    fn of(
-        module: &Module,
-        settings: Settings,
-        arguments: Vec<String>,
-        ports: Arc<Ports>,
-        own: Option<Destination>,
-    ) -> Result<Start, Error> {
-        check_linked(module)?;
-        let access = Access {
-            name: settings.name.clone(),
-            reach: module.granted().reach(settings.reach.clone()),
-            connector: settings.connector.clone(),
-            connect_timeout: settings.limits.connect_timeout,
-            counters: settings.counters.clone(),
-            lookups: settings.lookups.clone(),
-        };
-        Ok(Start {
-            module: module.clone(),
-            access: Arc::new(access),
-            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
-            log_rate: LogRate::new(&settings.limits),
-            ports,
-            own,
-            arguments,
-            settings,
-            _ticking: module.engine().tick()?,
+    /// Prepares the same module with another configuration.
+    pub fn with_config(&self, config: Vec<u8>) -> Start {
+        self.with_settings(Settings {
+            config: (!config.is_empty()).then_some(config),
+            ..self.settings.clone()
         })
+    }
+
+    fn with_settings(&self, settings: Settings) -> Start {
+        Start {
+            module: self.module.clone(),
+            settings,
+            arguments: self.arguments.clone(),
+            ports: self.ports.clone(),
+            own: self.own.clone(),
+            application: self.application.clone(),
+            access: self.access.clone(),
+            cpu_quota: self.cpu_quota.clone(),
+            log_rate: self.log_rate.clone(),
+            ticking: self.ticking.clone(),
+        }
+    }
+
+    /// Returns the module.
+    pub fn module(&self) -> &Module {
+        &self.module
     }
 
     /// Returns the addresses that it may listen on.
@@ -223,19 +246,16 @@ impl Start {
             command.wasi_cli_run().call_run(&mut store).await
         };
         let ended = cpu.metered(call).noticing_waits().await;
-        let result = match ended {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(())) => Err(Stop::Exit(1)),
-            Err(error) => stop(store.data(), &output, &error),
-        };
-        if result.is_err() {
-            return result;
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(())) => return Err(Stop::Exit(1)),
+            Err(error) => stop(store.data(), &output, &error)?,
         }
         unfinished.0 = None;
         drop(store);
         // The rest of its data. Bytes that the other ends do not take by then are lost.
         let _ = timeout(limits.close_grace, tasks.join()).await;
-        result
+        Ok(())
     }
 
     fn state(&self, output: &Arc<Mutex<Output>>, cpu: &CpuMeter, tasks: &Arc<Tasks>) -> State {
@@ -245,6 +265,7 @@ impl Start {
             self.access.clone(),
             self.own.clone(),
             self.ports.clone(),
+            self.application.clone(),
             &settings.counters,
         ));
         let mut wasi = WasiCtx::builder();
@@ -282,6 +303,18 @@ impl Start {
             counters: settings.counters.clone(),
         }
     }
+}
+
+/// Returns the network access of a module with these settings.
+fn access(module: &Module, settings: &Settings) -> Arc<Access> {
+    Arc::new(Access {
+        name: settings.name.clone(),
+        reach: module.granted().reach(settings.reach.clone()),
+        connector: settings.connector.clone(),
+        connect_timeout: settings.limits.connect_timeout,
+        counters: settings.counters.clone(),
+        lookups: settings.lookups.clone(),
+    })
 }
 
 /// Returns the most handles of a program.

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -25,9 +25,11 @@ use watm_net::account::Charge;
 use watm_net::connect::{Wire, WireKind};
 use watm_net::log_refusal;
 use watm_net::quota::{Permit, Quota};
+use watm_net::sockets::{Admission, Admitted};
 use watm_types::Error;
 
 use crate::connection::{Connection, Kind, code_of};
+use crate::network::Made;
 use crate::ports::{Lent, NotLent};
 use crate::state::State;
 
@@ -56,9 +58,9 @@ enum TcpState {
     /// The socket has a listener of the host's. `true` once `finish-bind` was called.
     Bound(Lent, bool),
     Listening(Listener),
-    Connecting(Pin<Box<dyn Future<Output = Result<Wire, ErrorCode>> + Send>>),
+    Connecting(Pin<Box<dyn Future<Output = Result<Made, ErrorCode>> + Send>>),
     /// A connection is made, which `finish-connect` has not yet taken.
-    Made(Box<Result<Wire, ErrorCode>>),
+    Made(Box<Result<Made, ErrorCode>>),
     Connected(Arc<Connection>),
     Closed,
 }
@@ -68,7 +70,15 @@ struct Listener {
     /// True once `finish-listen` was called.
     finished: bool,
     /// A connection that has come in, with its place.
-    waiting: Option<(TcpStream, Permit)>,
+    waiting: Option<Incoming>,
+    admission: Option<Arc<dyn Admission>>,
+}
+
+struct Incoming {
+    stream: TcpStream,
+    permit: Permit,
+    /// The decision of the application, for as long as the connection is open.
+    admitted: Option<Admitted>,
 }
 
 /// The options of a socket. Those of the system's sockets stay as they are, except for keep-alive.
@@ -104,6 +114,13 @@ type Answer<T> = Result<T, ErrorCode>;
 
 /// A connection as the program gets it.
 type Streams = (Resource<DynInputStream>, Resource<DynOutputStream>);
+
+/// A connection that came in, with its socket.
+type Accepted = (
+    Resource<TcpSocket>,
+    Resource<DynInputStream>,
+    Resource<DynOutputStream>,
+);
 
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.instance(CREATION)?.func_wrap(
@@ -223,6 +240,7 @@ fn binding(tcp: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     method(tcp, "start-listen", |socket, ()| match socket.take() {
         TcpState::Bound(lent, true) => {
             socket.state = TcpState::Listening(Listener {
+                admission: lent.admission.clone(),
                 lent,
                 finished: false,
                 waiting: None,
@@ -362,16 +380,7 @@ fn start_bind(
     })
 }
 
-fn accept(
-    state: &mut State,
-    this: &Resource<TcpSocket>,
-) -> wasmtime::Result<
-    Answer<(
-        Resource<TcpSocket>,
-        Resource<DynInputStream>,
-        Resource<DynOutputStream>,
-    )>,
-> {
+fn accept(state: &mut State, this: &Resource<TcpSocket>) -> wasmtime::Result<Answer<Accepted>> {
     let socket = state.table.get_mut(this)?;
     let (family, options, descriptors) =
         (socket.family, socket.options, socket.descriptors.clone());
@@ -382,9 +391,14 @@ fn accept(
     if listener.poll_waiting(&descriptors, &mut cx).is_pending() {
         return Ok(Err(ErrorCode::WouldBlock));
     }
-    let Some((stream, permit)) = listener.waiting.take() else {
+    let Some(incoming) = listener.waiting.take() else {
         return Ok(Err(ErrorCode::WouldBlock));
     };
+    let Incoming {
+        stream,
+        permit,
+        admitted,
+    } = incoming;
     // A charge that fails closes the connection.
     let Ok(charge) = state.counters.account.charge(SOCKET_BYTES) else {
         return Ok(Err(ErrorCode::NewSocketLimit));
@@ -398,7 +412,10 @@ fn accept(
         return Ok(Err(ErrorCode::Unknown));
     };
     let kept = Charge::new(&state.counters.account);
-    let connection = Connection::new(Kind::Tcp(stream), addresses, permit, kept, &state.around);
+    let client = wire.peer.zip(wire.local);
+    let held = client.map(|client| (admitted, state.network.clients.add(client)));
+    let kind = Kind::Tcp(stream);
+    let connection = Connection::new(kind, addresses, permit, kept, held, &state.around);
     connection.set_keep_alive(options.keep_alive);
     let socket = TcpSocket {
         family,
@@ -438,6 +455,8 @@ fn start_connect(
             tracing::debug!(target: "watm::server", server = network.access.name.as_str(), "{error}");
             match &error {
                 Error::Denied { .. } => ErrorCode::AccessDenied,
+                // The application takes no more flows.
+                Error::Refused { .. } => ErrorCode::ConnectionRefused,
                 Error::Connect { source, .. } => code_of(source),
                 _ => ErrorCode::Unknown,
             }
@@ -465,21 +484,16 @@ fn finish_connect(
             return Ok(Err(ErrorCode::NotInProgress));
         }
     };
-    let wire = match made {
-        Ok(wire) => wire,
+    let Made { kind, local, peer } = match made {
+        Ok(made) => made,
         Err(code) => return Ok(Err(code)),
-    };
-    let addresses = (wire.local, wire.peer);
-    let kind = match wire.kind {
-        WireKind::Tcp(stream) => Kind::Tcp(stream),
-        WireKind::Other(stream) => Kind::Other(stream),
-        WireKind::Udp(_) | WireKind::Datagrams(_) => return Ok(Err(ErrorCode::Unknown)),
     };
     let Some(permit) = socket.permit.take() else {
         return Ok(Err(ErrorCode::InvalidState));
     };
     let kept = Charge::new(&state.counters.account);
-    let connection = Connection::new(kind, addresses, permit, kept, &state.around);
+    let addresses = (local, peer);
+    let connection = Connection::new(kind, addresses, permit, kept, None, &state.around);
     connection.set_keep_alive(socket.options.keep_alive);
     socket.state = TcpState::Connected(connection.clone());
     Ok(Ok(push(state, this, &connection)?))
@@ -552,23 +566,39 @@ impl TcpSocket {
 impl Listener {
     /// Accepts a connection, if there is a place for it. Others wait in the kernel.
     fn poll_waiting(&mut self, descriptors: &Quota, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
-        if self.waiting.is_some() {
-            return Poll::Ready(Ok(()));
-        }
-        let Some(permit) = descriptors.permit() else {
-            return Poll::Ready(Err(()));
-        };
-        match self.lent.listener.poll_accept(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok((stream, _))) => {
-                self.waiting = Some((stream, permit));
-                Poll::Ready(Ok(()))
+        while self.waiting.is_none() {
+            if self.lent.is_stopped() {
+                return Poll::Pending;
             }
-            Poll::Ready(Err(error)) => {
-                tracing::debug!(target: "watm::server", "accept: {error}");
-                Poll::Ready(Err(()))
-            }
+            let Some(permit) = descriptors.permit() else {
+                return Poll::Ready(Err(()));
+            };
+            let (stream, remote) = match ready!(self.lent.listener.poll_accept(cx)) {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::debug!(target: "watm::server", "accept: {error}");
+                    return Poll::Ready(Err(()));
+                }
+            };
+            let admitted = match &self.admission {
+                None => None,
+                Some(admission) => {
+                    let admitted = Admitted::new(admission.clone(), remote, self.lent.local);
+                    if admitted.is_none() {
+                        // If this fails, the client sees an end.
+                        let _ = stream.set_zero_linger();
+                        continue;
+                    }
+                    admitted
+                }
+            };
+            self.waiting = Some(Incoming {
+                stream,
+                permit,
+                admitted,
+            });
         }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -47,6 +47,10 @@ pub(crate) struct Arguments {
     transparent: TransparentArguments,
     #[command(flatten)]
     drain: DrainOptions,
+    /// Arguments of a program of WASI. By default the address, and `application.internal` with its
+    /// port.
+    #[arg(value_name = "ARGUMENT", last = true)]
+    arguments: Vec<String>,
 }
 
 /// The upstreams of connections.
@@ -81,6 +85,11 @@ impl Upstreams {
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let address = match (&*arguments.addresses, &arguments.forward) {
         ([place], _) if let Some(address) = place.for_connections() => address,
+        (_, Some(_)) if !arguments.arguments.is_empty() => {
+            return Err(Failure::unusable(
+                "a program takes its arguments with one TCP address; remove the others",
+            ));
+        }
         (_, Some(forward)) => return forward_all(&arguments, forward.clone()),
         _ => {
             return Err(Failure::unusable(
@@ -94,9 +103,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         shape::check(&loaded.module, "--decoy", Needs::Facts)?;
     }
     stop::run_draining(arguments.drain.time(), |mut stop| async move {
-        let listener = loaded
-            .apply(Listener::builder(&loaded.module))
-            .bind(address)?;
+        let listener = loaded.apply(Listener::builder(&loaded.module));
+        let listener = match arguments.arguments.is_empty() {
+            true => listener,
+            false => listener.arguments(arguments.arguments),
+        };
+        let listener = listener.bind(address)?;
         match stop.unless(listener.check_config()).await {
             Some(checked) => checked?,
             None => return Ok(()),

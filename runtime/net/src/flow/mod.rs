@@ -21,7 +21,7 @@ pub use keep_alive::KeepAlive;
 pub use proxied::join_failure;
 pub use stream::StreamFlow;
 pub use stream::{
-    CloseWatch, GuestStream, charge_anyway as charge_stream_anyway, pair as stream_pair,
+    CloseWatch, GuestIo, GuestStream, charge_anyway as charge_stream_anyway, pair as stream_pair,
 };
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ pub fn runs<'a>(mut exports: impl Iterator<Item = &'a str>) -> bool {
     exports.any(|name| name.starts_with(RUN))
 }
 
-/// Fills in the world and the role of a program, and the reasons why it cannot run.
+/// Fills in the world and the roles of a program, and the reasons why it cannot run.
 pub fn check(info: &mut ModuleInfo) {
     let mut versions = info
         .exports
@@ -37,7 +37,7 @@ pub fn check(info: &mut ModuleInfo) {
         }
         info.world = Some(format!("wasi:cli/command@{version}"));
     }
-    info.roles = vec![Role::Relay];
+    info.roles = vec![Role::Listener, Role::Relay];
     for import in &info.imports {
         let (name, version) = import.split_once('@').unwrap_or((import, ""));
         let package = name

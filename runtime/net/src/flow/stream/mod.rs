@@ -2,6 +2,7 @@
 //! the module's end.
 
 mod direct;
+mod guest_io;
 mod joined;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 pub use direct::CloseWatch;
+pub use guest_io::GuestIo;
 use joined::Joined;
 
 use super::KeepAlive;

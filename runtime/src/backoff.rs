@@ -7,7 +7,7 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The longest wait: one that a person watching would still wait for.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The uptime of a healthy instance; a failure after it counts as the first one again.
-pub(super) const HEALTHY: Duration = Duration::from_secs(60);
+pub(crate) const HEALTHY: Duration = Duration::from_secs(60);
 
 /// The wait before the next instance: it doubles with each failure.
 pub(crate) struct Backoff {
