@@ -38,7 +38,8 @@ case $target in
     ;;
 *-linux-musl)
     flags+=("-Ctarget-feature=-crt-static")
-    export RUSTC_WORKSPACE_WRAPPER=$PWD/packaging/rustc-static.sh
+    # By its name alone: cargo makes it a part of the names of crates.
+    export PATH="$PWD/packaging:$PATH" RUSTC_WORKSPACE_WRAPPER=rustc-static.sh
     ;;
 esac
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${flags[@]}")

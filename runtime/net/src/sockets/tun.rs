@@ -205,9 +205,8 @@ mod system {
                 let read = guard.try_io(|device| {
                     rustix::io::read(device, spare_capacity(buffer)).map_err(io::Error::from)
                 });
-                match read {
-                    Ok(result) => return Poll::Ready(result.map_err(|error| self.end(error))),
-                    Err(_) => {}
+                if let Ok(result) = read {
+                    return Poll::Ready(result.map_err(|error| self.end(error)));
                 }
             }
         }

@@ -398,13 +398,11 @@ impl Stage {
         let End::Stream(flow) = self.end(on)? else {
             return Err("is not a stream of the application".to_owned());
         };
-        loop {
-            match run(read(flow)) {
-                Err(code) if named(&code) == error => return Ok(()),
-                Err(code) => return Err(format!("{}, and not {error}", named(&code))),
-                Ok(data) if data.is_empty() => return Err("the end".to_owned()),
-                Ok(data) => return Err(shown(&data)),
-            }
+        match run(read(flow)) {
+            Err(code) if named(&code) == error => Ok(()),
+            Err(code) => Err(format!("{}, and not {error}", named(&code))),
+            Ok(data) if data.is_empty() => Err("the end".to_owned()),
+            Ok(data) => Err(shown(&data)),
         }
     }
 
