@@ -137,8 +137,6 @@ fn a_program_is_replaced_and_gets_other_arguments() {
     assert!(refused.contains("and no program of WASI 0.2"), "{refused}");
     let swapped = server.swap(&obedient(), SwapOptions::default());
     assert_eq!(swapped.expect("swapped"), 1);
-    let reset = client.read(&mut [0]).expect_err("no regular end");
-    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
     let mut next = self::client(&server);
     next.write_all(b"hello").expect("written");
     next.read_exact(&mut [0; 5]).expect("answered");

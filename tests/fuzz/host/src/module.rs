@@ -20,7 +20,9 @@ pub fn run(input: &[u8]) {
             assert_eq!(module.name(), NAME);
             assert_eq!(module.info().sha256, info.sha256);
             match info.kind {
-                ModuleKind::Component => assert!(info.world.is_some(), "a transport has a world"),
+                ModuleKind::Component | ModuleKind::Program => {
+                    assert!(info.world.is_some(), "a component has a world");
+                }
                 ModuleKind::WaterV0 | ModuleKind::WaterV1 => {
                     assert!(!info.exports.is_empty(), "a WATER module has a role");
                 }
