@@ -409,9 +409,9 @@ fn lines_are_records_and_their_rate_is_limited() {
         let line = said.iter().find(|text| text.contains("stderr"));
         let line = line.expect("a record");
         assert!(line.contains("red") && !line.contains('\u{1b}'), "{line}");
-        failure("prints", &["print"]).await;
+        failure("program-prints", &["print"]).await;
         // A burst of ten seconds.
-        let printed = records("prints").len();
+        let printed = records("program-prints").len();
         assert!((100..=300).contains(&printed), "{printed}");
     });
 }
