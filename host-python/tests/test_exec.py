@@ -238,7 +238,9 @@ async def test_a_dead_name_server_costs_its_questions_alone(host: Host) -> None:
     )
     # Nobody listens there. mitmproxy waits for seconds, and others do not.
     options = ("--set", "dns_name_servers=127.0.0.9", "--set", "test_answers=false")
-    status, output, errors = await host.run(sys.executable, "-c", script, options=options)
+    # The program waits for longer.
+    patient = ("env", "RES_OPTIONS=timeout:30 attempts:1")
+    status, output, errors = await host.run(*patient, sys.executable, "-c", script, options=options)
     assert (status, output) == (0, "page\npage\npage\nno answer\n"), errors
     questions = [note["question"] for note in host.notes if "question" in note]
     assert set(questions) == {"name.test"}
