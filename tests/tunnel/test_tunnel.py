@@ -187,7 +187,7 @@ async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> 
 @pytest.mark.parametrize(
     ("line", "options", "status", "said"),
     [
-        ("", (), 2, "--socks5, --http, --forward, --reverse, --exec or --stdio"),
+        ("", (), 2, "--socks5, --http, --forward, --reverse, --exec, --netns or --stdio"),
         ("", ("--reverse", "tcp:10.7.0.9:80=a:1"), 2, f"must be an Address of the file: {OURS}"),
         ("", ("--socks5", "0.0.0.0:1080"), 2, "require a login with --user"),
         ("", ("--module", "nowhere.wasm", "--socks5", LOCAL), 2, "nowhere.wasm: "),
