@@ -95,6 +95,8 @@ NOT_RUN = {
     "pip install \"mitmproxy-watm": "there is no release; tests/dist installs the wheel",
     "watm completions": "runtime/cli/tests/it/documents.rs has bash read it",
     "watm man": "runtime/cli/tests/it/documents.rs looks at the pages",
+    "sudo mitmdump-watm --mode watm:tun?netns": "needs a container; host-python/tests/test_exec.py has namespaces of its own",
+    "sudo watm tunnel wg0.conf --netns": "needs a container; tests/tunnel/test_exec.py has a namespace of its own",
     "docker": "needs Docker; tests/dist runs the image's only layer",
     "kubectl": "needs a cluster; tests/dist/test_examples.py validates the file",
     "sha256sum --check": "needs the artefacts of `make dist`",
