@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -222,21 +222,16 @@ impl Ends {
 
     /// Reads up to `most` bytes ahead, unless there are none yet.
     fn read_ahead(&mut self, cx: &mut Context<'_>, most: usize) {
-        let mut buffer = vec![0; most];
-        let mut read = ReadBuf::new(&mut buffer);
+        let mut buffer = BytesMut::with_capacity(most);
         let polled = match &mut self.kind {
-            Kind::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut read),
-            Kind::Other(stream) => Pin::new(stream).poll_read(cx, &mut read),
-            Kind::Flow(stream) => Pin::new(stream).poll_read(cx, &mut read),
+            Kind::Tcp(stream) => poll_into(stream, &mut buffer, cx),
+            Kind::Other(stream) => poll_into(stream, &mut buffer, cx),
+            Kind::Flow(stream) => poll_into(stream, &mut buffer, cx),
         };
         match polled {
             Poll::Pending => return,
-            Poll::Ready(Ok(())) if read.filled().is_empty() => self.reading = Reading::Ended,
-            Poll::Ready(Ok(())) => {
-                let count = read.filled().len();
-                buffer.truncate(count);
-                self.ahead = buffer.into();
-            }
+            Poll::Ready(Ok(0)) => self.reading = Reading::Ended,
+            Poll::Ready(Ok(_)) => self.ahead = buffer.freeze(),
             Poll::Ready(Err(error)) => self.reading = Reading::Failed(code_of(&error)),
         }
         self.account();
@@ -410,6 +405,15 @@ impl Pollable for Output {
     async fn ready(&mut self) {
         poll_fn(|cx| self.0.ends().poll_writable(cx)).await;
     }
+}
+
+/// Reads into the spare room of a buffer. Reads nothing if it returns pending.
+fn poll_into(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    pin!(stream.read_buf(buffer)).poll(cx)
 }
 
 /// Returns the code that a program gets for an error of the system.

@@ -275,6 +275,32 @@ pub fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|i| (i % 251) as u8).collect()
 }
 
+/// Sends these messages to a generation. Returns the number that the host took.
+pub fn send_mail(
+    mailbox: &generations::Mailbox,
+    generation: u32,
+    texts: &[&[u8]],
+) -> Result<u32, ErrorCode> {
+    mailbox.send(&generations::Messages {
+        payload: texts.concat(),
+        messages: texts
+            .iter()
+            .map(|text| generations::MessageInfo {
+                generation,
+                len: text.len() as u32,
+            })
+            .collect(),
+    })
+}
+
+/// Receives all datagrams that are there, with the senders.
+pub fn received(socket: &DatagramSocket) -> Vec<(IpSocketAddress, Vec<u8>)> {
+    match socket.receive(ALL, ALL) {
+        Ok(batch) => datagrams(&batch),
+        Err(_) => Vec::new(),
+    }
+}
+
 /// Returns the datagrams of a batch, with the senders. Fails the case if the lengths are wrong.
 pub fn datagrams(batch: &DatagramBatch) -> Vec<(IpSocketAddress, Vec<u8>)> {
     let mut rest = batch.payload.as_slice();

@@ -12,7 +12,7 @@ use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::{Keyed, Map};
 use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
-use crate::ip::{self, Packet, Sender, checksum};
+use crate::ip::{self, Packet, Path, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::tcp::{NARROW, NARROWEST};
 use crate::timer::{Alarm, Timers};
@@ -521,27 +521,23 @@ fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut I
         return false;
     };
     let addresses = (source.ip(), destination.ip());
-    let label = io.labels.of(key);
-    sender.send_within(
-        (path, label),
-        key.peer,
-        io.sink,
-        addresses,
-        ip::UDP,
-        |out| {
-            let start = out.len();
-            out.resize(start + UDP_HEADER_LEN, 0);
-            out.extend_from_slice(datagram);
-            let mut header = UdpPacket::new_unchecked(&mut out[start..]);
-            header.set_src_port(source.port());
-            header.set_dst_port(destination.port());
-            header.set_len(length);
-            header.set_checksum(0);
-            let (source, destination) = addresses;
-            let sum = checksum::transport(header.into_inner(), source, destination, ip::UDP);
-            // All zeros would mean that there is no checksum (RFC 768).
-            let sum = if sum == u16::MAX { sum } else { !sum };
-            UdpPacket::new_unchecked(&mut out[start..]).set_checksum(sum);
-        },
-    )
+    let path = Path {
+        mtu: path,
+        label: io.labels.of(key),
+    };
+    sender.send_within(path, key.peer, io.sink, addresses, ip::UDP, |out| {
+        let start = out.len();
+        out.resize(start + UDP_HEADER_LEN, 0);
+        out.extend_from_slice(datagram);
+        let mut header = UdpPacket::new_unchecked(&mut out[start..]);
+        header.set_src_port(source.port());
+        header.set_dst_port(destination.port());
+        header.set_len(length);
+        header.set_checksum(0);
+        let (source, destination) = addresses;
+        let sum = checksum::transport(header.into_inner(), source, destination, ip::UDP);
+        // All zeros would mean that there is no checksum (RFC 768).
+        let sum = if sum == u16::MAX { sum } else { !sum };
+        UdpPacket::new_unchecked(&mut out[start..]).set_checksum(sum);
+    })
 }

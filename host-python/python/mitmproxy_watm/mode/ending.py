@@ -6,6 +6,7 @@ everything is done. So the exit waits until those threads have had the interpret
 """
 
 import atexit
+import sys
 import time
 
 GRACE = 0.05
@@ -13,9 +14,10 @@ GRACE = 0.05
 
 
 def install() -> None:
-    """Make the exit of this process wait. Repeated calls have no effect."""
-    atexit.unregister(_wait)
-    atexit.register(_wait)
+    """Make the exit of this process wait, if its Python needs that. Repeated calls have no effect."""
+    if sys.version_info < (3, 14):
+        atexit.unregister(_wait)
+        atexit.register(_wait)
 
 
 def _wait() -> None:

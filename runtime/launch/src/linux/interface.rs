@@ -74,9 +74,9 @@ pub fn add(plan: &Plan) -> Result<OwnedFd, String> {
     let step = failed("the routes");
     if plan.addresses.iter().any(IpAddr::is_ipv4) {
         let routes = routes(plan);
-        for first in routes {
+        for first in routes.firsts {
             // The highest bit alone is in the mask of a half.
-            let mask = (prefix(routes) as u8) << 7;
+            let mask = routes.prefix << 7;
             route_ipv4(&ipv4, *first, mask).map_err(step)?;
         }
     }
@@ -164,18 +164,28 @@ fn set_ipv4(socket: &OwnedFd, address: Ipv4Addr) -> Result<(), Errno> {
     ioctl(socket, libc::SIOCSIFNETMASK as _, &mut request)
 }
 
-/// The first octets of the networks that are routed into the device: one default route, or two halves
-/// of all addresses, which come before a default route that is there.
-fn routes(plan: &Plan) -> &'static [u8] {
-    match plan.namespace {
-        None => &[0],
-        Some(_) => &[0, 128],
-    }
+/// The networks that are routed into the device.
+#[derive(Clone, Copy)]
+struct Routes {
+    /// The first octet of each.
+    firsts: &'static [u8],
+    /// The bits of that octet that count.
+    prefix: u8,
 }
 
-/// Returns the length of the prefix of one of these networks.
-fn prefix(routes: &[u8]) -> u16 {
-    u16::from(routes.len() > 1)
+/// Returns one default route, or two halves of all addresses, which come before a default route that is
+/// there.
+fn routes(plan: &Plan) -> Routes {
+    match plan.namespace {
+        None => Routes {
+            firsts: &[0],
+            prefix: 0,
+        },
+        Some(_) => Routes {
+            firsts: &[0, 128],
+            prefix: 1,
+        },
+    }
 }
 
 fn route_ipv4(socket: &OwnedFd, first: u8, mask: u8) -> Result<(), Errno> {
@@ -190,7 +200,7 @@ fn route_ipv4(socket: &OwnedFd, first: u8, mask: u8) -> Result<(), Errno> {
     ioctl(socket, libc::SIOCADDRT as _, &mut route)
 }
 
-fn set_ipv6(address: Ipv6Addr, routes: &[u8]) -> Result<(), Errno> {
+fn set_ipv6(address: Ipv6Addr, routes: Routes) -> Result<(), Errno> {
     let socket = control(libc::AF_INET6)?;
     let mut request = named(NAME);
     ioctl(&socket, libc::SIOCGIFINDEX as _, &mut request)?;
@@ -203,13 +213,13 @@ fn set_ipv6(address: Ipv6Addr, routes: &[u8]) -> Result<(), Errno> {
     };
     ioctl(&socket, libc::SIOCSIFADDR as _, &mut request)?;
     let nothing = address_of_ipv6(Ipv6Addr::UNSPECIFIED);
-    for first in routes {
+    for first in routes.firsts {
         let mut route = RouteOfIpv6 {
             destination: address_of_ipv6(Ipv6Addr::from(u128::from(*first) << 120)),
             source: nothing,
             gateway: nothing,
             kind: 0,
-            destination_prefix: prefix(routes),
+            destination_prefix: routes.prefix.into(),
             source_prefix: 0,
             metric: 1,
             info: 0,

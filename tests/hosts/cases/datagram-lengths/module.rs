@@ -1,8 +1,8 @@
 //! Sends batches with lengths that do not add up.
 
 use watm_host_kit::{
-    ALL, Case, ConfigError, DatagramBatch, DatagramSocket, ErrorCode, IpSocketAddress,
-    StartOptions, Wakeup, case, datagrams, done, entry, refused, same,
+    Case, ConfigError, DatagramBatch, DatagramSocket, ErrorCode, IpSocketAddress, StartOptions,
+    Wakeup, case, done, entry, received, refused, same,
 };
 
 struct DatagramLengths {
@@ -44,10 +44,7 @@ impl Case for DatagramLengths {
     }
 
     fn process(&mut self, _: u64, _: &[u64]) -> Wakeup {
-        let Ok(batch) = self.socket.receive(ALL, ALL) else {
-            return Wakeup::OnReady;
-        };
-        for (remote, _) in datagrams(&batch) {
+        for (remote, _) in received(&self.socket) {
             self.answer(remote);
         }
         Wakeup::OnReady

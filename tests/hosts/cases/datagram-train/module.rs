@@ -1,8 +1,8 @@
 //! Sends an empty datagram, a train and a single one in one batch.
 
 use watm_host_kit::{
-    ALL, Case, ConfigError, DatagramBatch, DatagramSocket, IpSocketAddress, StartOptions, Wakeup,
-    case, datagrams, done, entry, refused, same,
+    Case, ConfigError, DatagramBatch, DatagramSocket, IpSocketAddress, StartOptions, Wakeup, case,
+    done, entry, received, refused, same,
 };
 
 struct DatagramTrain {
@@ -31,10 +31,7 @@ impl Case for DatagramTrain {
     }
 
     fn process(&mut self, _: u64, _: &[u64]) -> Wakeup {
-        let Ok(batch) = self.socket.receive(ALL, ALL) else {
-            return Wakeup::OnReady;
-        };
-        for (remote, _) in datagrams(&batch) {
+        for (remote, _) in received(&self.socket) {
             self.answer(remote);
         }
         Wakeup::OnReady

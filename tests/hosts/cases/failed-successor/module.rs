@@ -1,8 +1,8 @@
 //! Fails to start as the next generation.
 
 use watm_host_kit::{
-    ALL, Case, ConfigError, DatagramBatch, DatagramSocket, IpSocketAddress, StartOptions, Wakeup,
-    case, check, datagrams, done, entry, refused, same,
+    Case, ConfigError, DatagramBatch, DatagramSocket, IpSocketAddress, StartOptions, Wakeup, case,
+    check, done, entry, received, refused, same,
 };
 
 struct FailedSuccessor {
@@ -44,10 +44,7 @@ impl Case for FailedSuccessor {
     }
 
     fn process(&mut self, _: u64, _: &[u64]) -> Wakeup {
-        let Ok(batch) = self.socket.receive(ALL, ALL) else {
-            return Wakeup::OnReady;
-        };
-        for (remote, _) in datagrams(&batch) {
+        for (remote, _) in received(&self.socket) {
             self.answer(remote);
         }
         Wakeup::OnReady

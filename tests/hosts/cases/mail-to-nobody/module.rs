@@ -1,23 +1,12 @@
 //! Sends messages to generations that do not exist, and with wrong lengths.
 
 use watm_host_kit::generations::{Mailbox, MessageInfo, Messages};
-use watm_host_kit::{Case, ConfigError, ErrorCode, StartOptions, case, done, refused, same};
+use watm_host_kit::{
+    Case, ConfigError, ErrorCode, StartOptions, case, done, refused, same, send_mail,
+};
 
 struct MailToNobody {
     _mailbox: Mailbox,
-}
-
-fn send(mailbox: &Mailbox, generation: u32, texts: &[&[u8]]) -> Result<u32, ErrorCode> {
-    mailbox.send(&Messages {
-        payload: texts.concat(),
-        messages: texts
-            .iter()
-            .map(|text| MessageInfo {
-                generation,
-                len: text.len() as u32,
-            })
-            .collect(),
-    })
 }
 
 impl Case for MailToNobody {
@@ -25,7 +14,7 @@ impl Case for MailToNobody {
         let mailbox = Mailbox::open(1).map_err(refused)?;
         same(
             "a message to a generation of the future",
-            &send(&mailbox, 7, &[b"hello"]),
+            &send_mail(&mailbox, 7, &[b"hello"]),
             &Ok(1),
         );
         let wrong = Messages {

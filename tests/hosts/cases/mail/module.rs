@@ -1,8 +1,8 @@
 //! Exchanges messages with the generation before it, and learns of its end.
 
-use watm_host_kit::generations::{Mailbox, MessageInfo, Messages};
+use watm_host_kit::generations::Mailbox;
 use watm_host_kit::{
-    ALL, Case, ConfigError, ErrorCode, StartOptions, Wakeup, case, check, done, refused, same,
+    ALL, Case, ConfigError, StartOptions, Wakeup, case, check, done, refused, same, send_mail,
 };
 
 const TEXTS: [&[u8]; 3] = [b"one", b"", b"three\0\xff"];
@@ -12,19 +12,6 @@ struct Mail {
     generation: u32,
     received: Vec<(u32, Vec<u8>)>,
     finished: bool,
-}
-
-fn send(mailbox: &Mailbox, generation: u32, texts: &[&[u8]]) -> Result<u32, ErrorCode> {
-    mailbox.send(&Messages {
-        payload: texts.concat(),
-        messages: texts
-            .iter()
-            .map(|text| MessageInfo {
-                generation,
-                len: text.len() as u32,
-            })
-            .collect(),
-    })
 }
 
 impl Case for Mail {
@@ -40,7 +27,7 @@ impl Case for Mail {
 
     fn serving(&mut self, generation: u32) {
         if generation == 1 && self.generation == 1 {
-            same("the messages", &send(&self.mailbox, 0, &TEXTS), &Ok(3));
+            same("the messages", &send_mail(&self.mailbox, 0, &TEXTS), &Ok(3));
         }
     }
 
@@ -58,7 +45,7 @@ impl Case for Mail {
                 .iter()
                 .map(|(_, text)| text.as_slice())
                 .collect();
-            self.finished = send(&self.mailbox, 1, &texts) == Ok(3);
+            self.finished = send_mail(&self.mailbox, 1, &texts) == Ok(3);
         }
         if self.generation == 1 && !mail.ended.is_empty() {
             same("the generations that have ended", &mail.ended, &vec![0]);

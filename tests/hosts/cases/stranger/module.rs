@@ -1,8 +1,8 @@
 //! Sends datagrams to an address that it may not send to.
 
 use watm_host_kit::{
-    ALL, Case, ConfigError, DatagramBatch, DatagramSocket, ErrorCode, IpSocketAddress,
-    StartOptions, Wakeup, case, datagrams, done, entry, parse_address, refused, same,
+    Case, ConfigError, DatagramBatch, DatagramSocket, ErrorCode, IpSocketAddress, StartOptions,
+    Wakeup, case, done, entry, parse_address, received, refused, same,
 };
 
 struct Stranger {
@@ -37,10 +37,7 @@ impl Case for Stranger {
     }
 
     fn process(&mut self, _: u64, _: &[u64]) -> Wakeup {
-        let Ok(batch) = self.socket.receive(ALL, ALL) else {
-            return Wakeup::OnReady;
-        };
-        for (remote, _) in datagrams(&batch) {
+        for (remote, _) in received(&self.socket) {
             self.answer(remote);
         }
         Wakeup::OnReady

@@ -9,7 +9,7 @@ mod send;
 pub(crate) use extension::may_be_error;
 pub(crate) use packet::{Fault, Packet, Problem, is_host};
 pub(crate) use reassembly::{Outcome, Reassembly};
-pub(crate) use send::{Marks, Sender, header_len, set_length, write_header};
+pub(crate) use send::{Marks, Path, Sender, header_len, set_length, write_header};
 
 /// Protocol numbers (IANA) that this stack carries or answers.
 pub(crate) const ICMP: u8 = 1;

@@ -64,13 +64,13 @@ impl Sender {
         protocol: u8,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
-        self.send_within((usize::MAX, 0), peer, sink, addresses, protocol, fill)
+        self.send_within(Path::default(), peer, sink, addresses, protocol, fill)
     }
 
-    /// Like [`send`](Self::send), for a path behind the peer with this MTU, and with a flow label.
+    /// Like [`send`](Self::send), on a path behind the peer.
     pub(crate) fn send_within(
         &mut self,
-        (path, label): (usize, u32),
+        Path { mtu, label }: Path,
         peer: PeerId,
         sink: &mut dyn PacketSink,
         (source, destination): (IpAddr, IpAddr),
@@ -90,7 +90,7 @@ impl Sender {
         if counted > MAX_LENGTH {
             return false;
         }
-        let mtu = self.mtu(peer).min(path);
+        let mtu = self.mtu(peer).min(mtu);
         if length <= mtu {
             let marks = Marks { class: 0, label };
             write_header(&mut self.packet, (source, destination), protocol, marks);
@@ -154,6 +154,25 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
     match address {
         IpAddr::V4(_) => V4_HEADER,
         IpAddr::V6(_) => V6_HEADER,
+    }
+}
+
+/// The path of a flow's packets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Path {
+    /// The longest packet, in bytes.
+    pub mtu: usize,
+    /// The flow label of IPv6, or 0 (RFC 6437).
+    pub label: u32,
+}
+
+/// Only the peer's own MTU limits it.
+impl Default for Path {
+    fn default() -> Self {
+        Path {
+            mtu: usize::MAX,
+            label: 0,
+        }
     }
 }
 
