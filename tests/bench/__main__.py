@@ -1,4 +1,4 @@
-"""`make bench`: how fast the module serves, compared with mitmproxy's own WireGuard server.
+"""`make bench`: how fast the module serves, compared with mitmproxy's own servers.
 
 Every server runs the same handlers in a process of its own and meets the same client. The servers
 take turns, several times, each time in a new process; the table has medians. `pinned` puts the
@@ -33,6 +33,8 @@ def main() -> int:
         chosen = environment.choice(options.servers, servers)
         placements = environment.choice(options.placements, ["pinned", "unpinned"])
         environment.check()
+        if any(study.needs_device for study in studies):
+            environment.need_device()
     except environment.Missing as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 2

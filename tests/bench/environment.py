@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from watm_test_support import machine
 from watm_test_support.repository import MODULES, ROOT
 
+from . import networks
+
 CLIENT = ROOT / "build" / "wgclient"
 # The transport crate in a program of its own, and the module with the host that runs it in Rust.
 CRATE = ROOT / "watm" / "target" / "release" / "watm-native"
@@ -47,6 +49,12 @@ def check() -> None:
     for package in _PACKAGES:
         if _version(package) is None:
             raise Missing(f"the Python package {package} is not installed")
+
+
+def need_device() -> None:
+    """Raises `Missing` if the system permits no network with a device."""
+    if refusal := networks.refusal():
+        raise Missing(f"no network with a device: {refusal}; run as root, or choose other --studies")
 
 
 def need(files: list[pathlib.Path]) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 
 from watm_test_support.ports import free_port
 
-from . import environment
+from . import environment, networks
 
 # Seconds for one answer. The slowest, fifteen handshakes with the native server, take half of it.
 LIMIT = 120
@@ -97,7 +97,11 @@ class Server(Process):
     """A process of server.py with one kind of server."""
 
     def __init__(self, kind: str, cpus: set[int]) -> None:
-        super().__init__([sys.executable, "-m", "tests.bench.server", kind], cpus)
+        super().__init__(self.command(kind), cpus)
+
+    def command(self, *words: str) -> list[str]:
+        """Returns the command for a kind of server."""
+        return [sys.executable, "-m", "tests.bench.server", *words]
 
     def __enter__(self) -> Self:
         # A module that is not in the cache is compiled first.
@@ -108,6 +112,18 @@ class Server(Process):
         """Returns its own counters, under their names in this kind."""
         self.say("")
         return self.hear(10)
+
+
+class Device(Server):
+    """A process of server.py with a device, in a network of its own."""
+
+    def __init__(self, kind: str, cpus: set[int], mtu: int) -> None:
+        self._mtu = mtu
+        super().__init__(kind, cpus)
+
+    def command(self, *words: str) -> list[str]:
+        """Returns the command that also makes the network."""
+        return [*networks.apart(), *super().command(f"tun-{words[0]}", str(self._mtu))]
 
 
 class Echo(Process):
@@ -167,8 +183,8 @@ class Mitmdump(Process):
             "private_key": client.private,
             "peer_public_key": server.public,
         }
-        options = ["--set", f"confdir={self._folder.name}", "-s", HERE / "answering_addon.py", "--quiet"]
-        super().__init__([pathlib.Path(sys.executable).with_name(program), "--mode", mode, *options], cpus)
+        options = ["--mode", mode, *_answering(self._folder.name), *_REPORTING]
+        super().__init__([_program(program), *options], cpus)
 
     def __enter__(self) -> Self:
         self.hear(60)
@@ -183,8 +199,13 @@ class Client(Process):
     """A process of tests/wgclient with one tunnel for all its actions."""
 
     def __init__(self, reach: dict, cpus: set[int], *flags: str) -> None:
-        super().__init__([environment.CLIENT, "serve", *_tunnel(reach), *flags], cpus)
+        super().__init__(self.command(reach, *flags), cpus)
         self._reach = reach
+
+    def command(self, reach: dict, *flags: str) -> list[str | pathlib.Path]:
+        """Returns the command for a client, in the network of the server if it has one."""
+        inside = networks.beside(reach["network"]) if "network" in reach else []
+        return [*inside, environment.CLIENT, "serve", *_tunnel(reach), *flags]
 
     def __enter__(self) -> Self:
         self.hear(10)  # that it is ready
@@ -194,7 +215,7 @@ class Client(Process):
         """Returns the result of an action, against the service at a port if the action needs one."""
         if port is not None:
             to = f"{DESTINATION}:{port}"
-            if self._reach["direct"]:
+            if "ports" in self._reach:
                 network = "udp" if action.startswith("udp") else "tcp"
                 to = f"127.0.0.1:{self._reach['ports'][f'{network}{port}']}"
             options["to"] = to
@@ -203,6 +224,42 @@ class Client(Process):
         if "error" in reply:
             raise Failed(reply["error"])
         return reply["ok"]
+
+
+class OwnMode(Process):
+    """mitmdump in mitmproxy's own mode for a device, in a network of its own."""
+
+    ending = signal.SIGTERM
+
+    def __init__(self, folder: str, cpus: set[int]) -> None:
+        # mitmdump connects nowhere: its own connections would go into the device.
+        options = ["--mode", f"tun:{networks.DEVICE}", "--set", "connection_strategy=lazy", *_answering(folder), *_REPORTING]
+        super().__init__([*networks.apart(), _program("mitmdump"), *options], cpus)
+
+    def __enter__(self) -> Self:
+        self.hear(60)
+        networks.configure(networks.MTU, make=False, inside=networks.beside(self.pid))
+        self.reach = {"direct": True, "network": self.pid}
+        return self
+
+
+class Exec(Client):
+    """`mitmdump-watm exec` with a client as the program: a process of mitmdump whose input and output
+    are the program's."""
+
+    def __init__(self, folder: str, cpus: set[int], of_program: set[int]) -> None:
+        self._folder, self._of_program = folder, of_program
+        super().__init__({"direct": True}, cpus)
+
+    def command(self, reach: dict, *flags: str) -> list[str | pathlib.Path]:
+        """Returns the command for mitmdump with a client."""
+        options = ["--set", "connection_strategy=lazy", *_answering(self._folder)]
+        program = ["taskset", "-c", ",".join(map(str, self._of_program)), *super().command(reach, *flags)]
+        return [_program("mitmdump-watm"), *options, "exec", "--", *program]
+
+    def __enter__(self) -> Self:
+        self.hear(60)
+        return self
 
 
 class Crowd(Process):
@@ -216,6 +273,18 @@ class Crowd(Process):
     def __enter__(self) -> Self:
         self.hear(4 * LIMIT)
         return self
+
+
+def _program(name: str) -> pathlib.Path:
+    return pathlib.Path(sys.executable).with_name(name)
+
+
+def _answering(folder: str) -> list[str | pathlib.Path]:
+    """Returns the options for a mitmdump that answers every request, with its files in a folder."""
+    return ["--set", f"confdir={folder}", "-s", HERE / "answering_addon.py", "--quiet"]
+
+
+_REPORTING = ["-s", HERE / "serving_addon.py"]
 
 
 def _tunnel(reach: dict) -> list[str]:

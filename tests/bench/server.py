@@ -1,4 +1,4 @@
-"""One server under test: `python -m tests.bench.server KIND`.
+"""One server under test: `python -m tests.bench.server KIND [MTU]`.
 
 Prints a line of JSON with its address and keys, and serves until its input ends. It answers each
 line of input with its counters, a line of JSON.
@@ -8,25 +8,31 @@ import asyncio
 import json
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from watm_test_support import services
 
-from . import environment, plain
+from . import device, environment, networks, plain
 
 HOST = "127.0.0.1"
 
 
-async def main(kind: str) -> None:
+async def main(kind: str, mtu: int) -> None:
+    if kind == "plain":
+        server, reach = None, {"direct": True, "ports": await plain.start(HOST)}
+    elif kind.startswith("tun-"):
+        server, reach = await device.start(kind, mtu), {"direct": True, "network": os.getpid()}
+    else:
+        server, reach = await _wireguard(kind)
+    _say(reach)
+    await _serve(getattr(server, "stats", None))
+
+
+async def _wireguard(kind: str) -> tuple[Any, dict]:
+    """Starts a server, and returns it with its address and the keys."""
     own, first, second = (environment.key_pair() for _ in range(3))
     peers = [first.public, second.public]
     keys = (HOST, 0, own.private, peers, services.handle_tcp, services.handle_udp)
-    reach = {
-        "direct": False,
-        "private_key": first.private,
-        "second_private_key": second.private,
-        "peer_public_key": own.public,
-    }
     if kind == "native":
         from mitmproxy_rs import wireguard
 
@@ -36,26 +42,31 @@ async def main(kind: str) -> None:
 
         server = await wireguard.start_wireguard_server(*keys)
     elif kind == "watm-own-aead":
-        import mitmproxy_watm
-
-        config = json.dumps({"server_key": own.private, "peer_public_keys": peers})
-        server = await mitmproxy_watm.start_server(
-            "wireguard",
-            HOST,
-            0,
-            config=config,
-            handle_tcp_stream=services.handle_tcp,
-            handle_udp_stream=services.handle_udp,
-            host_crypto=False,
-        )
-    elif kind == "plain":
-        ports = await plain.start(HOST)
-        _say({"direct": True, "ports": ports})
-        await _serve(None)
+        server = await _with_own_aead(own.private, peers)
     else:
         raise SystemExit(f"{kind!r} is not a kind of server")
-    _say({**reach, "server": f"{HOST}:{server.getsockname()[1]}"})
-    await _serve(getattr(server, "stats", None))
+    return server, {
+        "direct": False,
+        "server": f"{HOST}:{server.getsockname()[1]}",
+        "private_key": first.private,
+        "second_private_key": second.private,
+        "peer_public_key": own.public,
+    }
+
+
+async def _with_own_aead(private: str, peers: list[str]) -> Any:
+    """Starts the module without the host's cipher."""
+    import mitmproxy_watm
+
+    return await mitmproxy_watm.start_server(
+        "wireguard",
+        HOST,
+        0,
+        config=json.dumps({"server_key": private, "peer_public_keys": peers}),
+        handle_tcp_stream=services.handle_tcp,
+        handle_udp_stream=services.handle_udp,
+        host_crypto=False,
+    )
 
 
 async def _serve(stats) -> NoReturn:
@@ -73,4 +84,4 @@ def _say(what: dict) -> None:
     print(json.dumps(what, default=str), flush=True)
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else networks.MTU))

@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import dataclasses
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +12,12 @@ from typing import Any, ClassVar
 from watm_test_support import services
 from watm_test_support.paths import Path, path
 
-from . import workloads
-from .processes import Client, Crowd, Echo, Failed, Mitmdump, Process, Server
+from . import networks, workloads
+from .processes import DESTINATION, Client, Crowd, Device, Echo, Exec, Failed, Mitmdump, OwnMode, Process, Server
 
 MEGA, GIGA = 1_000_000, 1_000_000_000
+# mitmdump answers it with 1000 bytes, and with others if the path is their number.
+ANSWERING = f"http://{DESTINATION}/"
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Study:
     # The ratio in the table is `compared[0]` to `compared[1]`.
     compared: ClassVar[tuple[str, str]] = ("watm", "native")
     placements: ClassVar[list[str]] = ["pinned"]
+    needs_device: ClassVar[bool] = False
     # Some take minutes.
     most_repetitions: ClassVar[int] = 3
 
@@ -74,17 +79,7 @@ class Traffic(Study):
         with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
             warm_up(client)
             for name, workload in catalogue.items():
-                spent = Spent(server, client)
-                answer = client.run(workload.action, workload.port, **workload.options)
-                measures = [Measure(f"{workload.title}: {workload.unit}", answer[workload.figure])]
-                if workload.volume:
-                    measures += spent.per_gb(workload.volume)
-                else:
-                    measures += latencies(answer)
-                    measures.append(spent.each(workload.count))
-                if answer.get("lost"):
-                    measures.append(Measure("  lost", answer["lost"]))
-                yield Sample(name, measures, answer)
+                yield carried(name, workload, server, client)
 
 
 class Memory(Study):
@@ -232,19 +227,80 @@ class Browsing(Study):
     def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
         count = 20 if self.quick else 1_000
         with Mitmdump(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
-            client.run("http", url="http://10.9.8.7/", count=10)
-            for title, keep_alive in (("a connection each", False), ("one connection", True)):
-                spent = Spent(server, client)
-                answer = client.run("http", url="http://10.9.8.7/", count=count, keep_alive=keep_alive)
-                yield Sample(
-                    title,
-                    [
-                        Measure(f"GET, {title}: requests/s", answer["per_second"]),
-                        *latencies(answer),
-                        spent.each(count),
-                    ],
-                    answer,
-                )
+            client.run("http", url=ANSWERING, count=10)
+            yield from gets(server, client, count)
+
+
+class Devices(Study):
+    """A device for the packets of programs, in mitmproxy's own mode and the module's."""
+
+    title = "tun"
+    needs_device = True
+    most_repetitions = 5
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        catalogue = workloads.QUICK if self.quick else workloads.FULL
+        with self._serving(kind, cpus, networks.MTU) as (server, client):
+            for name, workload in catalogue.items():
+                yield carried(name, workload, server, client)
+        # The MTU that mitmproxy's own mode gives its device.
+        with self._serving(kind, cpus, workloads.LONGEST) as (server, client):
+            for name in ("up", "down"):
+                workload = catalogue[name]
+                workload = dataclasses.replace(workload, title=f"{workload.title}, packets of 64 KiB")
+                yield carried(f"{name} 64 KiB", workload, server, client)
+
+    @contextlib.contextmanager
+    def _serving(self, kind: str, cpus: Placement, mtu: int) -> Iterator[tuple[Device, Client]]:
+        with Device(kind, cpus.server, mtu) as server, Client(server.reach, cpus.client) as client:
+            warm_up(client)
+            yield server, client
+
+
+class Programs(Study):
+    """A program whose only network is a device, in mitmdump: with `exec`, and in mitmproxy's own mode
+    with a network made by hand. The packets take the path of `Devices`."""
+
+    title = "exec"
+    needs_device = True
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        with tempfile.TemporaryDirectory() as folder:
+            # The first mitmdump makes an authority, which takes long.
+            with self._started(kind, cpus, folder):
+                pass
+            begun = time.monotonic()
+            with self._started(kind, cpus, folder) as (server, client):
+                answer = client.run("http", url=ANSWERING)
+                seconds = time.monotonic() - begun
+                yield Sample("start", [Measure("from the start to the first answer: s", seconds, 2)], answer)
+                # In mitmproxy's own mode, some of them take eleven seconds.
+                yield from gets(server, client, 20 if self.quick else 500)
+                yield self._download(server, client)
+
+    @contextlib.contextmanager
+    def _started(self, kind: str, cpus: Placement, folder: str) -> Iterator[tuple[Process, Client]]:
+        """Runs mitmdump and a client in its network."""
+        if kind == "watm":
+            with Exec(folder, cpus.server, cpus.client) as both:
+                yield both, both
+        else:
+            with OwnMode(folder, cpus.server) as server, Client(server.reach, cpus.client) as client:
+                yield server, client
+
+    def _download(self, server: Process, client: Client) -> Sample:
+        size, count = (MEGA, 2) if self.quick else (10 * MEGA, 20)
+        before = server.cpu_seconds()
+        answer = client.run("http", url=f"{ANSWERING}{size}", count=count, keep_alive=True)
+        spent = server.cpu_seconds() - before
+        return Sample(
+            "download",
+            [
+                Measure(f"GET {count} x {size // MEGA} MB: MB/s", size * count / MEGA / answer["seconds"]),
+                Measure("  server CPU s/GB", spent * GIGA / size / count, 2),
+            ],
+            answer,
+        )
 
 
 class Sandbox(Study):
@@ -286,6 +342,8 @@ STUDIES: dict[str, type[Study]] = {
     "jitter": Jitter,
     "handshakes": Handshakes,
     "mitmdump": Browsing,
+    "tun": Devices,
+    "exec": Programs,
     "sandbox": Sandbox,
 }
 
@@ -307,6 +365,30 @@ class Spent:
 
     def _seconds(self, name: str) -> float:
         return self._sides[name].cpu_seconds() - self._before[name]
+
+
+def carried(name: str, workload: workloads.Workload, server: Process, client: Client) -> Sample:
+    """Has the client do one of the workloads."""
+    spent = Spent(server, client)
+    answer = client.run(workload.action, workload.port, **workload.options)
+    measures = [Measure(f"{workload.title}: {workload.unit}", answer[workload.figure])]
+    if workload.volume:
+        measures += spent.per_gb(workload.volume)
+    else:
+        measures += latencies(answer)
+        measures.append(spent.each(workload.count))
+    if answer.get("lost"):
+        measures.append(Measure("  lost", answer["lost"]))
+    return Sample(name, measures, answer)
+
+
+def gets(server: Process, client: Client, count: int) -> Iterator[Sample]:
+    """Has the client make requests to mitmdump, in two ways."""
+    for title, keep_alive in (("a connection each", False), ("one connection", True)):
+        spent = Spent(server, client)
+        answer = client.run("http", url=ANSWERING, count=count, keep_alive=keep_alive)
+        measures = [Measure(f"GET, {title}: requests/s", answer["per_second"]), *latencies(answer), spent.each(count)]
+        yield Sample(title, measures, answer)
 
 
 def warm_up(client: Client) -> None:

@@ -6,6 +6,8 @@ ECHO = 7
 SINK = 9
 SOURCE = 19
 TRICKLE = 20
+# The longest packet of IP, in bytes.
+LONGEST = 65_535
 
 
 @dataclass(frozen=True)
