@@ -7,7 +7,7 @@ from watm_test_support import services
 
 from . import networks
 
-HANDLERS = {"handle_tcp_stream": services.handle_tcp, "handle_udp_stream": services.handle_udp}
+HANDLERS: dict[str, Any] = {"handle_tcp_stream": services.handle_tcp, "handle_udp_stream": services.handle_udp}
 
 
 async def start(kind: str, mtu: int) -> Any:
