@@ -33,7 +33,7 @@ PAGE = HERE.parent / "src" / "benchmarks.md"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of "native", and where a run of `make bench` has its figures."""
+    """A row of a table, and where a run of `make bench` has its figures."""
 
     name: str
     study: str
@@ -43,7 +43,7 @@ class Row:
     servers: tuple[str, str] = ("native", "watm")
 
 
-ROWS = [
+NATIVE = [
     Row("echo of 1000 bytes, one connection: messages/s", "traffic", "echo", r"echo .*: msg/s", "higher"),
     Row("the same on 10 connections: messages/s", "traffic", "echo-10", r"echo .*: msg/s", "higher"),
     Row("UDP echo, one at a time: messages/s", "traffic", "udp", r"UDP echo .*: msg/s", "higher"),
@@ -68,6 +68,30 @@ ROWS = [
         ("crate", "watm"),
     ),
 ]
+
+TUN = [
+    Row("echo of 1000 bytes, one connection: messages/s", "tun", "echo", r"echo .*: msg/s", "higher"),
+    Row("the same on 10 connections: messages/s", "tun", "echo-10", r"echo .*: msg/s", "higher"),
+    Row("UDP echo, one at a time: messages/s", "tun", "udp", r"UDP echo .*: msg/s", "higher"),
+    Row("UDP echo, 32 in flight: messages/s", "tun", "udp-32", r"UDP echo .*: msg/s", "higher"),
+    Row("connect, echo, close, one at a time: per second", "tun", "connect", r"connect.*: conn/s", "higher"),
+    Row("the same, 50 at a time: per second", "tun", "connect-50", r"the same.*: conn/s", "higher"),
+    Row("upload: MB/s", "tun", "up", r"upload.*: MB/s", "higher"),
+    Row("upload: server CPU seconds per GB", "tun", "up", r"  server CPU s/GB", "lower"),
+    Row("download: MB/s", "tun", "down", r"download.*: MB/s", "higher"),
+    Row("download: server CPU seconds per GB", "tun", "down", r"  server CPU s/GB", "lower"),
+    Row("upload, packets of 64 KiB: MB/s", "tun", "up 64 KiB", r"upload.*: MB/s", "higher"),
+    Row("download, packets of 64 KiB: MB/s", "tun", "down 64 KiB", r"download.*: MB/s", "higher"),
+    Row("`exec`, from the start to the first answer: s", "exec", "start", r"from the start.*: s", "lower"),
+    Row("`exec`, GETs on one connection: per second", "exec", "one connection", r"GET.*: requests/s", "higher"),
+    Row("`exec`, a connection for each GET: median µs", "exec", "a connection each", r"  p50 us", "lower"),
+    Row("`exec`, the same: server CPU µs", "exec", "a connection each", r"  server CPU us each", "lower"),
+    Row("`exec`, GETs of 10 MB: MB/s", "exec", "download", r"GET.*: MB/s", "higher"),
+    Row("`exec`, the same: server CPU seconds per GB", "exec", "download", r"  server CPU s/GB", "lower"),
+]
+
+# The tables that come from `make bench`.
+ROWS = {"native": NATIVE, "tun": TUN}
 
 
 def number(cell: str) -> float | None:
@@ -190,18 +214,16 @@ def median_of(run: dict[str, Any], row: Row, server: str) -> str | None:
     return f"{median(value for value, _ in found):.{found[0][1]}f}" if found else None
 
 
-def measured(bench: Path, published: dict[str, Any]) -> dict[str, Any]:
-    """The study "native" with the medians of a run of `make bench`. Rows that the run lacks are left out."""
+def measured(bench: Path, published: dict[str, Any], wanted: list[Row]) -> dict[str, Any]:
+    """A study with the medians of a run of `make bench`. Rows that the run lacks are left out."""
     run = json.loads(bench.read_text())
     rows, better = [], []
-    for row in ROWS:
+    for row in wanted:
         theirs, ours = (median_of(run, row, server) for server in row.servers)
         if theirs is not None and ours is not None and float(theirs) > 0:
             ratio = float(ours) / float(theirs)
             rows.append([row.name, theirs, ours, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"])
             better.append(row.better)
-    if not rows:
-        raise SystemExit(f"plots: {bench} has no pinned samples of both servers; run `make bench`")
     environment = run["environment"]
     return published | {
         "commit": environment["commit"],
@@ -210,6 +232,18 @@ def measured(bench: Path, published: dict[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "better": better,
     }
+
+
+def all_measured(bench: Path, published: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    """The studies that a run of `make bench` has, by name. `whole`: a study has all rows, or none."""
+    found = {name: measured(bench, published[name], rows) for name, rows in ROWS.items()}
+    found = {name: study for name, study in found.items() if study["rows"]}
+    if not found:
+        raise SystemExit(f"plots: {bench} has no pinned samples of both servers; run `make bench`")
+    for name, study in found.items():
+        if whole and len(study["rows"]) < len(ROWS[name]):
+            raise SystemExit(f"plots: {bench} lacks rows of {name}; a run that is published has all its studies and is not --quick")
+    return found
 
 
 def with_tables(page: str, results: dict[str, Any]) -> str:
@@ -241,9 +275,7 @@ def main() -> None:
     if options.bench:
         if options.output is None and not options.publish:
             parser.error("--bench goes with --output FOLDER or with --publish")
-        results["native"] = measured(options.bench, results["native"])
-        if options.publish and len(results["native"]["rows"]) < len(ROWS):
-            parser.error(f"{options.bench} lacks rows; a run that is published has all studies and is not --quick")
+        results |= all_measured(options.bench, results, whole=options.publish)
     if options.output is None:
         publish(results)
     folder = options.output or IMAGES
