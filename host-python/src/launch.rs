@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 
@@ -20,8 +21,8 @@ pub struct Launched {
 }
 
 /// Makes a device for a program that can use nothing else of the network, or in a namespace that
-/// exists already, for its programs. `helper` is the command of
-/// a process with one thread that calls `help_launch` with its last argument.
+/// exists already, for its programs. `helper` is the command of a process with one thread that calls
+/// `help_launch` with its last argument.
 #[pyfunction]
 #[pyo3(signature = (helper, program, *, environment, addresses, mtu, resolvers, files, namespace))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -61,6 +62,13 @@ pub fn launch(
 #[pyfunction]
 pub fn help_launch(control: i32) -> i32 {
     watm_launch::help(control)
+}
+
+/// Returns the file of a network namespace that exists already: a name, the number of a process, or
+/// a path.
+#[pyfunction]
+pub fn namespace_file(name: OsString) -> PathBuf {
+    Namespace { name }.files().0
 }
 
 #[pymethods]

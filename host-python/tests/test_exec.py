@@ -368,6 +368,7 @@ async def test_a_device_of_ones_own(host: Host) -> None:
     output, errors = await process.communicate()
     assert (process.returncode, output) == (0, b"own\n"), errors.decode()
     assert "Traceback" not in errors.decode()
+    assert [note["process"] for note in host.notes if "url" in note] == ["curl"]
 
 
 @contextlib.asynccontextmanager
@@ -420,7 +421,10 @@ async def test_the_programs_of_a_namespace(host: Host, users: bool) -> None:
             for address in ("192.0.2.7", "[2001:db8::7]"):
                 command = ("curl", "-sS", "--max-time", "20", f"http://{address}/path")
                 assert await _said(*inside, *command) == (0, "page\n")
-            assert [note["url"] for note in host.notes if "url" in note][:1] == ["http://192.0.2.7/path"]
+            assert [(note["url"], note["process"]) for note in host.notes if "url" in note] == [
+                ("http://192.0.2.7/path", "curl"),
+                ("http://2001:db8::7/path", "curl"),
+            ]
             # Nothing stays behind.
             process.kill()
             await process.wait()

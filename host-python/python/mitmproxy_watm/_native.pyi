@@ -45,6 +45,7 @@ __all__ = [
     "load",
     "load_file",
     "load_packaged",
+    "namespace_file",
     "pubkey",
     "relay",
     "set_log_level",
@@ -76,6 +77,7 @@ def launch(
 def load(name: str, data: bytes, *, unsealed: bool) -> Module: ...
 def load_file(path: str | PathLike[str], *, unsealed: bool) -> Module: ...
 def load_packaged(name: str, data: bytes, root: bytes) -> Module: ...
+def namespace_file(name: str) -> str: ...
 def start(
     module: Module,
     config: bytes,

@@ -29,8 +29,8 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
-from mitmproxy_watm.mode.process import remember_process
-from mitmproxy_watm.mode.program import Program, enter
+from mitmproxy_watm.mode.process import OWN_NETWORK, Sockets, remember_process
+from mitmproxy_watm.mode.program import Program, enter, namespace_of
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.waiting import THREADS
@@ -83,8 +83,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     _config: bytes
     """The configuration of its module."""
     _complained = False
-    _program: Program | None = None
-    """The program that its device is for."""
+    _sockets: Sockets | None = None
+    """The sockets of the network that its device belongs to."""
     page_capture: PageCapture
     """The capture of the page."""
     _watching: asyncio.Future[None] | None = None
@@ -106,8 +106,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         stream, self._arriving = self._arriving, None
         if stream is not None:
             remember(context.client, stream)
-            if self._program is not None:
-                remember_process(context.client, self._program.owner(stream))
+            if self._sockets is not None:
+                remember_process(context.client, self._sockets.owner(*_ends(stream)))
         destination = self.mode.parsed.destination
         if destination is not None and destination.reverse is not None:
             context.client.proxy_mode = ReverseMode.parse(destination.reverse)
@@ -168,7 +168,9 @@ class WatmInstance(ServerInstance[WatmMode]):
             else:
                 device = enter(data.namespace, data.fields)
             options = replace(options, device=device)
-            self._program = program
+            self._sockets = Sockets(namespace_of(device, data.namespace))
+        elif transport == "packets":
+            self._sockets = Sockets(OWN_NETWORK)
         try:
             self.server = await start(
                 Server,
@@ -320,6 +322,12 @@ def _says_not_where(stream: FlowStream) -> bool:
     """Returns True if the destination is the listener's own address, which modules report if they
     know none."""
     return bool(stream.get_extra_info("sockname") == stream.get_extra_info("original_dst"))
+
+
+def _ends(stream: FlowStream) -> tuple[str, tuple[str, int], tuple[str, int]]:
+    """Returns the protocol, the source and the destination of a flow."""
+    source, destination = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
+    return stream.get_extra_info("transport_protocol"), source[:2], destination[:2]
 
 
 def _announcement(client: ClientConfig) -> str:

@@ -1,9 +1,10 @@
-"""The process behind a connection of a program that mitmproxy runs, from Linux's `/proc`, for addons.
+"""The process behind a connection that came from a device, from Linux's `/proc`, for addons.
 
 `instance` asks for it when a connection arrives, and `addon` writes it into flows.
 """
 
 import ipaddress
+import itertools
 import os
 import sys
 import time
@@ -18,8 +19,14 @@ from mitmproxy.flow import Flow
 PROCESS = "watm_process"
 PID = "watm_pid"
 
+MOST_KNOWN = 8
+"""The most processes that a network remembers."""
+
 MOST_SAVED = 1.0
 """The most seconds that a network saves up for its searches."""
+
+OWN_NETWORK = Path("/proc/self/ns/net")
+"""The network namespace of mitmproxy."""
 
 SHARE = 0.1
 """The share of time that searches may take, so that a program with thousands of connections delays no other one."""
@@ -35,9 +42,9 @@ class Process:
 
 
 def process(of: Flow | Client) -> Process | None:
-    """Returns the process behind a flow or a client connection of `exec`.
+    """Returns the process behind a flow or a client connection of a device, such as that of `exec`.
 
-    None if another way brought it here, or if its socket was gone already. Works for saved and loaded flows too:
+    None if another way brought it here, if it comes from another machine, or if its socket was gone already. Works for saved and loaded flows too:
     `flow.metadata` keeps it, as "watm_process" and "watm_pid".
     """
     client = of.client_conn if isinstance(of, Flow) else of
@@ -64,12 +71,14 @@ _processes: WeakKeyDictionary[Client, Process] = WeakKeyDictionary()
 
 
 class Sockets:
-    """The sockets of a network, and the processes that have them."""
+    """The sockets of a network namespace, and the processes that have them."""
 
-    def __init__(self, pid: int) -> None:
-        """Take the network of this process."""
-        self._root = Path("/proc") / str(pid)
+    def __init__(self, namespace: Path) -> None:
+        """Take the namespace of this file, such as `/proc/self/ns/net`. Raises OSError."""
+        self._namespace = f"net:[{namespace.stat().st_ino}]"
         self._saved, self._since = MOST_SAVED, time.monotonic()
+        self._known: list[int] = []
+        """The processes that were found last, the latest first: they are likely to have the next socket too."""
 
     def owner(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> Process | None:
         """Returns the process with the socket of a connection; None without one, or if there are too many connections."""
@@ -81,11 +90,15 @@ class Sockets:
         try:
             number = self._number(protocol, source, destination)
             return None if number is None else self._holder(f"socket:[{number}]")
-        except OSError:
-            # The network has ended.
-            return None
         finally:
             self._saved -= time.monotonic() - begin
+
+    def _members(self) -> Iterator[int]:
+        """Yields the processes of the network, those first that were found last."""
+        known = list(self._known)
+        for entry in itertools.chain(known, (entry for entry in _all_processes() if entry not in known)):
+            if _link(f"/proc/{entry}/ns/net") == self._namespace:
+                yield entry
 
     def _number(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str | None:
         """Returns the number of the socket with these ends. Sockets for datagrams often have no other end."""
@@ -94,24 +107,37 @@ class Sockets:
             locals_ |= set(_anywhere(source[1]))
             remotes |= set(_anywhere(0))
         for table in (protocol, f"{protocol}6"):
-            for line in (self._root / "net" / table).read_text().splitlines()[1:]:
+            for line in self._table(table):
                 columns = line.split()
                 if columns[1] in locals_ and columns[2] in remotes:
                     return columns[9]
         return None
 
+    def _table(self, name: str) -> list[str]:
+        """Returns the lines of a table of sockets. Each process of the network has it, until it ends."""
+        for member in self._members():
+            try:
+                return Path(f"/proc/{member}/net/{name}").read_text().splitlines()[1:]
+            except OSError:
+                continue
+        return []
+
     def _holder(self, link: str) -> Process | None:
         """Returns the process with an open descriptor of this socket."""
-        network = os.readlink(self._root / "ns" / "net")
-        for entry in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-            folder = f"/proc/{entry}"
-            # Others of the machine, or ended meanwhile.
-            if _link(f"{folder}/ns/net") == network and any(_link(file) == link for file in _files(f"{folder}/fd")):
+        for member in self._members():
+            folder = f"/proc/{member}"
+            if any(_link(file) == link for file in _files(f"{folder}/fd")):
                 try:
-                    return Process(Path(folder, "comm").read_text().rstrip("\n"), entry)
+                    name = Path(folder, "comm").read_text().rstrip("\n")
                 except OSError:
                     continue
+                self._known = [member, *(known for known in self._known if known != member)][:MOST_KNOWN]
+                return Process(name, member)
         return None
+
+
+def _all_processes() -> Iterator[int]:
+    yield from sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def _words(host: str, port: int) -> Iterator[str]:

@@ -12,9 +12,7 @@ from typing import Any, ClassVar
 from mitmproxy import ctx
 
 from mitmproxy_watm import _native
-from mitmproxy_watm.mode.process import Process, Sockets
 from mitmproxy_watm.mode.waiting import THREADS
-from mitmproxy_watm.stream import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,6 @@ class Program:
         self._ends_host = ends_host
         self._launched: _native.Launched | None = None
         self._running = False
-        self._sockets: Sockets | None = None
         Program.only = self
 
     @classmethod
@@ -90,15 +87,7 @@ class Program:
             files=files,
             namespace=None,
         )
-        self._sockets = Sockets(self._launched.pid)
         return self._launched
-
-    def owner(self, stream: Stream) -> Process | None:
-        """Returns the process that a connection comes from: the program, or one that it has started."""
-        if self._sockets is None:
-            return None
-        source, destination = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
-        return self._sockets.owner(stream.get_extra_info("transport_protocol"), source[:2], destination[:2])
 
     def begin(self) -> None:
         """Let the program start, and follow it."""
@@ -123,7 +112,6 @@ class Program:
 
     def _ended(self, following: asyncio.Future[int]) -> None:
         self._running = False
-        self._sockets = None
         if following.cancelled():
             return
         self.status = following.result() if following.exception() is None else 1
@@ -138,6 +126,11 @@ def enter(namespace: str, fields: dict[str, Any]) -> _native.Launched:
     return _native.launch(
         _helper(), [], environment=[], addresses=ADDRESSES, mtu=_mtu(fields), resolvers=[], files=[], namespace=namespace
     )
+
+
+def namespace_of(launched: _native.Launched, namespace: str | None) -> Path:
+    """Returns the file of the network namespace whose packets the device takes."""
+    return Path(f"/proc/{launched.pid}/ns/net" if namespace is None else _native.namespace_file(namespace))
 
 
 def _helper() -> list[str]:

@@ -69,7 +69,7 @@ mod system {
                 io::Error::new(error.kind(), format!("{MAKER}: {error}"))
             })?;
             request(&descriptor, Some(name))?;
-            let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
             let mut request = named(name)?;
             // SAFETY: the request is a whole `ifreq`, in which the system writes the MTU.
             let done =
