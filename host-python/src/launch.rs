@@ -64,6 +64,30 @@ pub fn help_launch(control: i32) -> i32 {
     watm_launch::help(control)
 }
 
+/// The sockets of one network.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct SocketTable(watm_launch::SocketTable);
+
+#[pymethods]
+impl SocketTable {
+    /// Opens the table of this machine's sockets.
+    #[new]
+    fn new() -> PyResult<SocketTable> {
+        Ok(SocketTable(watm_launch::SocketTable::open()?))
+    }
+
+    /// Returns the number of the TCP socket with these ends; None without one.
+    fn stream(&self, local: (IpAddr, u16), remote: (IpAddr, u16)) -> PyResult<Option<u32>> {
+        Ok(self.0.stream(local.into(), remote.into())?)
+    }
+
+    /// Returns the number of the UDP socket that gets the datagrams from `remote` to `local`; None
+    /// without one.
+    fn datagrams(&self, local: (IpAddr, u16), remote: (IpAddr, u16)) -> PyResult<Option<u32>> {
+        Ok(self.0.datagrams(local.into(), remote.into())?)
+    }
+}
+
 /// Returns the file of a network namespace that exists already: a name, the number of a process, or
 /// a path.
 #[pyfunction]
@@ -77,6 +101,12 @@ impl Launched {
     #[getter]
     fn pid(&self) -> u32 {
         self.lock().id()
+    }
+
+    /// Takes the table of the network's sockets.
+    fn sockets(&self) -> PyResult<SocketTable> {
+        let table = self.lock().take_sockets().map(SocketTable);
+        table.ok_or_else(|| PyValueError::new_err("sockets: taken before"))
     }
 
     /// Lets the program start.

@@ -42,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use crate::keys::{genkey, is_open_to_others, pubkey};
     #[pymodule_export]
-    use crate::launch::{Launched, help_launch, launch, namespace_file};
+    use crate::launch::{Launched, SocketTable, help_launch, launch, namespace_file};
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]

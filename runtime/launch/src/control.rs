@@ -1,7 +1,7 @@
 //! The messages on the control socket between parent and helper.
 //!
-//! The parent sends the plan. The helper answers with one byte: 0, with the descriptor of the device
-//! beside it, or 1, followed by a reason. The parent then sends one byte to let the program start.
+//! The parent sends the plan. The helper answers with one byte: 0, with two descriptors beside it,
+//! of the device and of the table of sockets, or 1, followed by a reason. The parent then sends one byte to let the program start.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -53,22 +53,23 @@ pub fn receive_plan(from: &mut UnixStream) -> io::Result<Plan> {
     })
 }
 
-/// Sends the device, or the reason why there is none.
-pub fn send_device(to: &mut UnixStream, device: &Result<OwnedFd, String>) -> io::Result<()> {
-    match device {
-        Ok(device) => {
+/// Sends the device and the table of sockets, or the reason why there are none.
+pub fn send_network(to: &mut UnixStream, network: &Result<[OwnedFd; 2], String>) -> io::Result<()> {
+    match network {
+        Ok(descriptors) => {
+            let numbers = descriptors.each_ref().map(AsRawFd::as_raw_fd);
             let mut byte = [0];
             let mut space = Space::default();
             with_message(&mut byte, &mut space, |message| {
-                // SAFETY: the message has room for one descriptor, which is written here.
+                // SAFETY: the message has room for both descriptors, which are written here.
                 unsafe {
                     let header = libc::CMSG_FIRSTHDR(message);
                     (*header).cmsg_level = libc::SOL_SOCKET;
                     (*header).cmsg_type = libc::SCM_RIGHTS;
-                    (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTOR) as _;
+                    (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTORS) as _;
                     libc::CMSG_DATA(header)
-                        .cast::<RawFd>()
-                        .write_unaligned(device.as_raw_fd());
+                        .cast::<[RawFd; 2]>()
+                        .write_unaligned(numbers);
                 }
                 // SAFETY: the message and all that it points to live until the call returns.
                 check(unsafe { libc::sendmsg(to.as_raw_fd(), message, 0) })
@@ -83,31 +84,34 @@ pub fn send_device(to: &mut UnixStream, device: &Result<OwnedFd, String>) -> io:
     }
 }
 
-/// Receives the device. The outer error is that of the socket, the inner one the helper's reason.
-pub fn receive_device(from: &mut UnixStream) -> io::Result<Result<OwnedFd, String>> {
+/// Receives the device and the table of sockets. The outer error is that of the socket, the inner one
+/// the helper's reason.
+pub fn receive_network(from: &mut UnixStream) -> io::Result<Result<[OwnedFd; 2], String>> {
     let mut byte = [0];
     let mut space = Space::default();
-    let mut device = None;
+    let mut network = None;
     let length = with_message(&mut byte, &mut space, |message| {
         let flags = libc::MSG_CMSG_CLOEXEC;
         // SAFETY: the message and all that it points to live until the call returns.
         let length = check(unsafe { libc::recvmsg(from.as_raw_fd(), message, flags) })?;
-        // SAFETY: the system has written the message. There is room for one header and one descriptor,
+        // SAFETY: the system has written the message. A header of this length has both descriptors,
         // which the system has just made for this process.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(message);
             if !header.is_null()
                 && (*header).cmsg_level == libc::SOL_SOCKET
                 && (*header).cmsg_type == libc::SCM_RIGHTS
+                && (*header).cmsg_len as usize == libc::CMSG_LEN(DESCRIPTORS) as usize
             {
-                let received = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
-                device = Some(OwnedFd::from_raw_fd(received));
+                let received = libc::CMSG_DATA(header).cast::<[RawFd; 2]>();
+                let descriptor = |number| OwnedFd::from_raw_fd(number);
+                network = Some(received.read_unaligned().map(descriptor));
             }
         }
         Ok(length)
     })?;
-    match (length, byte, device) {
-        (1, [0], Some(device)) => Ok(Ok(device)),
+    match (length, byte, network) {
+        (1, [0], Some(network)) => Ok(Ok(network)),
         (1, [1], _) => {
             let reason = read_part(from)?;
             Ok(Err(String::from_utf8_lossy(&reason).into_owned()))
@@ -116,15 +120,15 @@ pub fn receive_device(from: &mut UnixStream) -> io::Result<Result<OwnedFd, Strin
     }
 }
 
-/// The bytes of a descriptor.
-const DESCRIPTOR: u32 = size_of::<RawFd>() as u32;
+/// The bytes of the descriptors.
+const DESCRIPTORS: u32 = size_of::<[RawFd; 2]>() as u32;
 
-/// Room for a header and a descriptor, aligned as a header.
+/// Room for a header and the descriptors, aligned as a header.
 #[derive(Default)]
 #[repr(align(8))]
 struct Space([u8; 32]);
 
-/// Calls the system with a message of one byte and this room for a descriptor.
+/// Calls the system with a message of one byte and this room for descriptors.
 fn with_message<T>(
     byte: &mut [u8; 1],
     space: &mut Space,
@@ -140,7 +144,7 @@ fn with_message<T>(
     message.msg_iovlen = 1;
     message.msg_control = space.0.as_mut_ptr().cast();
     // SAFETY: it computes a size.
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR) } as _;
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTORS) } as _;
     call(&mut message)
 }
 

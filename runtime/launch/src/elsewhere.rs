@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::{NEEDS_LINUX, Plan};
@@ -18,6 +19,11 @@ impl Launched {
 
     /// Takes the device.
     pub fn take_device(&mut self) -> Option<Infallible> {
+        match self.0 {}
+    }
+
+    /// Takes the table of the network's sockets.
+    pub fn take_sockets(&mut self) -> Option<SocketTable> {
         match self.0 {}
     }
 
@@ -50,6 +56,27 @@ impl Launched {
 
     /// Waits for the end of the program, and returns its exit status.
     pub fn wait(&mut self) -> io::Result<i32> {
+        match self.0 {}
+    }
+}
+
+/// The sockets of one network. There is no such table here.
+#[derive(Debug)]
+pub struct SocketTable(Infallible);
+
+impl SocketTable {
+    /// Fails.
+    pub fn open() -> io::Result<SocketTable> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, NEEDS_LINUX))
+    }
+
+    /// Returns the number of the TCP socket with these ends.
+    pub fn stream(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<u32>> {
+        match self.0 {}
+    }
+
+    /// Returns the number of the UDP socket with these ends.
+    pub fn datagrams(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<u32>> {
         match self.0 {}
     }
 }

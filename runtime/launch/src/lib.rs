@@ -6,7 +6,8 @@
 //!
 //! 1. enters a network namespace, a mount namespace and a namespace for processes; without the rights
 //!    of root, first a user namespace;
-//! 2. makes the device, and sends its descriptor to the parent;
+//! 2. makes the device, and sends its descriptor to the parent, with that of the network's table of
+//!    sockets;
 //! 3. once the parent is ready, runs the program as the child of an init process, and forwards
 //!    signals and the exit status.
 //!
@@ -32,7 +33,7 @@ mod system;
 
 pub use namespace::Namespace;
 pub use plan::Plan;
-pub use system::{Launched, has_terminal, help, launch};
+pub use system::{Launched, SocketTable, has_terminal, help, launch};
 
 /// The words that begin an error of a system that lacks this.
 pub const NEEDS_LINUX: &str = "running a program in a network of its own needs Linux";

@@ -1,20 +1,24 @@
-"""The process behind a connection that came from a device, from Linux's `/proc`, for addons.
+"""The process behind a connection that came from a device, by Linux's tables of sockets and `/proc`, for addons.
 
 `instance` asks for it when a connection arrives, and `addon` writes it into flows.
 """
 
-import ipaddress
 import itertools
+import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from mitmproxy.connection import Client
 from mitmproxy.flow import Flow
+
+from mitmproxy_watm import _native
+
+logger = logging.getLogger(__name__)
 
 PROCESS = "watm_process"
 PID = "watm_pid"
@@ -24,9 +28,6 @@ MOST_KNOWN = 8
 
 MOST_SAVED = 1.0
 """The most seconds that a network saves up for its searches."""
-
-OWN_NETWORK = Path("/proc/self/ns/net")
-"""The network namespace of mitmproxy."""
 
 SHARE = 0.1
 """The share of time that searches may take, so that a program with thousands of connections delays no other one."""
@@ -73,12 +74,18 @@ _processes: WeakKeyDictionary[Client, Process] = WeakKeyDictionary()
 class Sockets:
     """The sockets of a network namespace, and the processes that have them."""
 
-    def __init__(self, namespace: Path) -> None:
-        """Take the namespace of this file, such as `/proc/self/ns/net`. Raises OSError."""
+    def __init__(self, table: _native.SocketTable, namespace: Path) -> None:
+        """Take the table of the namespace of this file, such as `/proc/self/ns/net`. Raises OSError."""
+        self._table = table
         self._namespace = f"net:[{namespace.stat().st_ino}]"
         self._saved, self._since = MOST_SAVED, time.monotonic()
         self._known: list[int] = []
         """The processes that were found last, the latest first: they are likely to have the next socket too."""
+
+    @classmethod
+    def of_this_machine(cls) -> "Sockets":
+        """Returns the sockets of mitmproxy's own namespace. Raises OSError."""
+        return cls(_native.SocketTable(), Path("/proc/self/ns/net"))
 
     def owner(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> Process | None:
         """Returns the process with the socket of a connection; None without one, or if there are too many connections."""
@@ -88,8 +95,12 @@ class Sockets:
         if self._saved <= 0:
             return None
         try:
-            number = self._number(protocol, source, destination)
+            find = self._table.stream if protocol == "tcp" else self._table.datagrams
+            number = find(_address(source), _address(destination))
             return None if number is None else self._holder(f"socket:[{number}]")
+        except OSError as e:
+            logger.debug("cannot look for the process of a connection: %s", e)
+            return None
         finally:
             self._saved -= time.monotonic() - begin
 
@@ -99,28 +110,6 @@ class Sockets:
         for entry in itertools.chain(known, (entry for entry in _all_processes() if entry not in known)):
             if _link(f"/proc/{entry}/ns/net") == self._namespace:
                 yield entry
-
-    def _number(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str | None:
-        """Returns the number of the socket with these ends. Sockets for datagrams often have no other end."""
-        locals_, remotes = set(_words(*source)), set(_words(*destination))
-        if protocol == "udp":
-            locals_ |= set(_anywhere(source[1]))
-            remotes |= set(_anywhere(0))
-        for table in (protocol, f"{protocol}6"):
-            for line in self._table(table):
-                columns = line.split()
-                if columns[1] in locals_ and columns[2] in remotes:
-                    return columns[9]
-        return None
-
-    def _table(self, name: str) -> list[str]:
-        """Returns the lines of a table of sockets. Each process of the network has it, until it ends."""
-        for member in self._members():
-            try:
-                return Path(f"/proc/{member}/net/{name}").read_text().splitlines()[1:]
-            except OSError:
-                continue
-        return []
 
     def _holder(self, link: str) -> Process | None:
         """Returns the process with an open descriptor of this socket."""
@@ -140,20 +129,8 @@ def _all_processes() -> Iterator[int]:
     yield from sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _words(host: str, port: int) -> Iterator[str]:
-    """Yields the forms of an address in the tables: of its own family, and of IPv4 in IPv6."""
-    address = ipaddress.ip_address(host)
-    packed = [address.packed]
-    if address.version == 4:
-        packed.append(ipaddress.IPv6Address(f"::ffff:{host}").packed)
-    for octets in packed:
-        numbers = [int.from_bytes(octets[at : at + 4], sys.byteorder) for at in range(0, len(octets), 4)]
-        yield "".join(f"{number:08X}" for number in numbers) + f":{port:04X}"
-
-
-def _anywhere(port: int) -> Iterator[str]:
-    yield from _words("0.0.0.0", port)
-    yield from _words("::", port)
+def _address(of: tuple[str, int]) -> tuple[IPv4Address | IPv6Address, int]:
+    return ip_address(of[0]), of[1]
 
 
 def _link(path: str) -> str | None:

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use super::sockets::SocketTable;
 use super::{interface, mounts, namespaces, supervise};
 use crate::{Plan, control};
 
@@ -22,12 +23,12 @@ pub fn help(control: i32) -> i32 {
         return FAILED;
     };
     supervise::block_signals();
-    let device = prepare(&plan);
-    let failed = device.is_err();
-    if control::send_device(&mut control, &device).is_err() || failed {
+    let network = prepare(&plan);
+    let failed = network.is_err();
+    if control::send_network(&mut control, &network).is_err() || failed {
         return FAILED;
     }
-    drop(device);
+    drop(network);
     if plan.program.is_empty() || control.read_exact(&mut [0]).is_err() {
         return FAILED;
     }
@@ -42,14 +43,21 @@ pub fn complain(what: &str, error: &dyn fmt::Display) {
     eprintln!("cannot run {what}: {error}");
 }
 
-/// Enters the namespaces, or the one that exists already, and makes the device.
-fn prepare(plan: &Plan) -> Result<OwnedFd, String> {
-    if let Some(namespace) = &plan.namespace {
-        namespaces::join(namespace)?;
-        return interface::add(plan);
-    }
-    namespaces::enter()?;
-    let device = interface::make(plan)?;
-    mounts::replace(plan)?;
-    Ok(device)
+/// Enters the namespaces, or the one that exists already. Makes the device, and opens the table of
+/// sockets.
+fn prepare(plan: &Plan) -> Result<[OwnedFd; 2], String> {
+    let device = match &plan.namespace {
+        Some(namespace) => {
+            namespaces::join(namespace)?;
+            interface::add(plan)?
+        }
+        None => {
+            namespaces::enter()?;
+            let device = interface::make(plan)?;
+            mounts::replace(plan)?;
+            device
+        }
+    };
+    let table = SocketTable::open().map_err(|error| format!("cannot look at sockets: {error}"))?;
+    Ok([device, table.into()])
 }

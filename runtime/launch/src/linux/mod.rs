@@ -4,6 +4,7 @@ mod helper;
 mod interface;
 mod mounts;
 mod namespaces;
+mod sockets;
 mod supervise;
 mod sys;
 
@@ -16,6 +17,7 @@ use std::process::{Child, Command, ExitStatus};
 use crate::{Plan, control};
 
 pub use helper::help;
+pub use sockets::SocketTable;
 
 /// The exit status of a program that a signal ended, less the signal's number, as shells have it.
 const BY_SIGNAL: i32 = 128;
@@ -25,6 +27,7 @@ const BY_SIGNAL: i32 = 128;
 #[derive(Debug)]
 pub struct Launched {
     device: Option<OwnedFd>,
+    sockets: Option<SocketTable>,
     control: UnixStream,
     helper: Child,
 }
@@ -50,12 +53,13 @@ pub fn launch(mut helper: Command, plan: &Plan) -> io::Result<Launched> {
         io::Error::new(error.kind(), reason)
     })?;
     drop(theirs);
-    let received =
-        control::send_plan(&mut control, plan).and_then(|()| control::receive_device(&mut control));
+    let received = control::send_plan(&mut control, plan)
+        .and_then(|()| control::receive_network(&mut control));
     let failed = match received {
-        Ok(Ok(device)) => {
+        Ok(Ok([device, table])) => {
             return Ok(Launched {
                 device: Some(device),
+                sockets: Some(SocketTable::of(table)),
                 control,
                 helper: child,
             });
@@ -78,6 +82,11 @@ impl Launched {
     /// Takes the device, to give it to a module.
     pub fn take_device(&mut self) -> Option<OwnedFd> {
         self.device.take()
+    }
+
+    /// Takes the table of the network's sockets.
+    pub fn take_sockets(&mut self) -> Option<SocketTable> {
+        self.sockets.take()
     }
 
     /// Lets the program start.
