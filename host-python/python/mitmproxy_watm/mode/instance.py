@@ -30,7 +30,7 @@ from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.network import network_of, with_network
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.process import Sockets, remember_process
-from mitmproxy_watm.mode.program import Program, enter, namespace_of
+from mitmproxy_watm.mode.program import Program, enter
 from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.waiting import THREADS
@@ -168,7 +168,7 @@ class WatmInstance(ServerInstance[WatmMode]):
             else:
                 device = enter(data.namespace, data.fields)
             options = replace(options, device=device)
-            self._sockets = Sockets(device.sockets(), namespace_of(device, data.namespace))
+            self._sockets = Sockets.of_device(device, data.namespace)
         elif transport == "packets":
             self._sockets = Sockets.of_this_machine()
         try:

@@ -87,6 +87,12 @@ class Sockets:
         """Returns the sockets of mitmproxy's own namespace. Raises OSError."""
         return cls(_native.SocketTable(), Path("/proc/self/ns/net"))
 
+    @classmethod
+    def of_device(cls, device: _native.Launched, namespace: str | None) -> "Sockets":
+        """Returns the sockets of the namespace that a device is for; None means that of a program. Raises OSError."""
+        file = f"/proc/{device.pid}/ns/net" if namespace is None else _native.namespace_file(namespace)
+        return cls(device.sockets(), Path(file))
+
     def owner(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> Process | None:
         """Returns the process with the socket of a connection; None without one, or if there are too many connections."""
         begin = time.monotonic()

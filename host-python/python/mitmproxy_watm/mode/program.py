@@ -128,11 +128,6 @@ def enter(namespace: str, fields: dict[str, Any]) -> _native.Launched:
     )
 
 
-def namespace_of(launched: _native.Launched, namespace: str | None) -> Path:
-    """Returns the file of the network namespace whose packets the device takes."""
-    return Path(f"/proc/{launched.pid}/ns/net" if namespace is None else _native.namespace_file(namespace))
-
-
 def _helper() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", HELPER, str(_native.__file__)]
 

@@ -2,7 +2,7 @@
 //! overview.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -40,7 +40,9 @@ pub fn help(control: i32) -> i32 {
 
 /// Tells whoever reads the program's errors why it does not run. The parent is no longer asked.
 pub fn complain(what: &str, error: &dyn fmt::Display) {
-    eprintln!("cannot run {what}: {error}");
+    let line = format!("cannot run {what}: {error}\n");
+    // In one call, so that no line of the parent comes between. Nobody is told of an error.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Enters the namespaces, or the one that exists already. Makes the device, and opens the table of
