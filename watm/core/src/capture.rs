@@ -29,6 +29,15 @@ pub trait Capture {
     fn secret(&self, lines: &str);
 }
 
+/// Captures an IP packet of `peer`, if the user enabled packets.
+pub fn copy_packet(capture: Option<&dyn Capture>, peer: &str, direction: Direction, packet: &[u8]) {
+    if let Some(capture) = capture
+        && capture.wants_packets()
+    {
+        capture.packet(peer, direction, packet);
+    }
+}
+
 /// Returns the captures that the user enabled, or `None` if there are none.
 pub type Provider = fn() -> Option<Box<dyn Capture>>;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use boringtun::noise::TunnResult;
 use boringtun::noise::errors::WireGuardError;
 use boringtun::x25519::PublicKey;
-use watm_core::capture::{Capture, Direction};
+use watm_core::capture::{Capture, Direction, copy_packet};
 use watm_core::{Destination, Instant, PeerStatus};
 use watm_netstack::{Origin, PeerId};
 
@@ -627,11 +627,7 @@ impl Peer {
 
     /// Capture a packet, if the user enabled it.
     fn copy(&self, direction: Direction, packet: &[u8], io: &Io<'_>) {
-        if let Some(capture) = io.capture
-            && capture.wants_packets()
-        {
-            capture.packet(&self.origin.name, direction, packet);
-        }
+        copy_packet(io.capture, &self.origin.name, direction, packet);
     }
 
     /// Log the key of a handshake, found by the public key in the message from here, if the user
