@@ -739,8 +739,8 @@ include packaging/dist.mk
 
 # Documentation.
 
-# The crates of transports whose configuration is on a page.
-REFERENCES := plain proxy-protocol reverse shadowsocks socks5 tun wireguard
+# The crates whose configuration is on a page.
+REFERENCES := netem plain proxy-protocol reverse shadowsocks socks5 tun wireguard
 
 # The book, in build/docs, or in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook

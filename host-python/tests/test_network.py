@@ -66,8 +66,8 @@ def test_bytes_that_are_no_text_have_no_network() -> None:
 
 
 def test_the_names_are_those_of_the_module() -> None:
-    page = (ROOT / "docs" / "src" / "wireguard.md").read_text()
-    table = page.partition("### Networks by name")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "src" / "networks.md").read_text()
+    table = page.partition("## Networks by name")[2].partition("\n## ")[0]
     assert list(NAMES) == ["off", *re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)]
 
 

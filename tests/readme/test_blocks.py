@@ -276,7 +276,7 @@ UNKNOWN = {
     ("wireguard.md", "`[Interface]`"): ("wireguard", "[Interface]\nUnknown = 1\n"),
     ("wireguard.md", "`[Peer]`"): ("wireguard", "[Peer]\nUnknown = 1\n"),
     ("wireguard.md", "`[Watm]`"): ("wireguard", "[Watm]\nUnknown = 1\n"),
-    ("wireguard.md", "Bad networks"): (
+    ("networks.md", "Words"): (
         "wireguard",
         "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n[Watm]\nNetwork = unknown=1\n",
     ),

@@ -1,5 +1,5 @@
-//! Bad networks on demand, between a tunnel and its network stack: delay, loss, a slow link with a
-//! queue. No IO of its own. The transport `wireguard` passes its inner packets through.
+//! Bad networks on demand, between a network stack and its peers: delay, loss, a slow link with a queue.
+//! No IO of its own. The transports `wireguard` and `tun` pass their IP packets through.
 //!
 //! A packet first survives or is lost, then waits in the queue of a link with a rate, then takes its
 //! delay. Each direction of each rule has its own state for every peer. Everything follows from the
@@ -12,6 +12,7 @@
 
 mod chance;
 mod codel;
+mod field;
 mod lane;
 mod presets;
 mod rule;
@@ -20,6 +21,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub use field::{field, of_json};
 pub use presets::{PRESETS, Preset};
 pub use rule::{Aqm, Burst, Direction, Distribution, Hosts, Path, Rule};
 pub use words::{Uploader, WORDS, parse};
@@ -59,6 +61,19 @@ pub struct Counts {
     pub corrupted: u64,
     /// Sent twice.
     pub duplicated: u64,
+}
+
+impl Counts {
+    /// Returns the numbers by the names that they have in a status.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("network.lost", self.lost),
+            ("network.dropped", self.dropped),
+            ("network.corrupted", self.corrupted),
+            ("network.duplicated", self.duplicated),
+        ]
+        .into_iter()
+    }
 }
 
 /// The bad network of all peers.

@@ -47,12 +47,10 @@ const fn congestion_control(name: &'static str) -> Described {
     )
 }
 
-/// The words are those of the crate `watm-netem`.
 const fn network(name: &'static str) -> Described {
     (
-        Field::new(name, Kind::List("networks by name or in words, such as `3g` or `delay=100ms loss=1%`, separated by commas"))
-            .or("off"),
-        "The [bad network](#bad-networks) between the peers and this end.",
+        watm_netem::field(name),
+        "The [bad network](networks.md) between the peers and this end.",
     )
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
-use watm_netem::{Rule, Uploader};
 use watm_netstack::Algorithm;
 use watm_schema::names;
 
@@ -80,7 +79,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
                 .unwrap_or(defaults.handshakes_per_second),
         },
         congestion: congestion_control(&object)?,
-        network: network(&object)?,
+        network: watm_netem::of_json(object.get("network")).map_err(|why| field("network", why))?,
     })
 }
 
@@ -172,16 +171,6 @@ fn congestion_control(object: &Map<String, Value>) -> Result<Algorithm, ConfigEr
     };
     let found = object.get(NAME).map(parse).transpose();
     Ok(found.map_err(|why| field(NAME, why))?.unwrap_or_default())
-}
-
-fn network(object: &Map<String, Value>) -> Result<Vec<Rule>, ConfigError> {
-    const NAME: &str = "network";
-    let rules = match object.get(NAME) {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => watm_netem::parse(text, Uploader::Peer),
-        Some(_) => Err(watm_schema::field(&OF_MITMPROXY, NAME).expected()),
-    };
-    rules.map_err(|why| field(NAME, why))
 }
 
 /// Parses a list, which is one string with commas.

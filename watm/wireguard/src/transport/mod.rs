@@ -320,7 +320,7 @@ impl Transport for WireGuard {
                 .into_iter()
                 .chain(self.counters.iter())
                 .chain(self.netstack.counters())
-                .chain(network::counters(self.network.counts()))
+                .chain(self.network.counts().iter())
                 .collect(),
         }
     }

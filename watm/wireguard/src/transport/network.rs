@@ -2,7 +2,7 @@
 //! to their peers. Called by `process`.
 
 use watm_core::Host;
-use watm_netem::{Arrived, Counts, Direction};
+use watm_netem::{Arrived, Direction};
 
 use super::WireGuard;
 use super::mail::source_address;
@@ -37,14 +37,4 @@ impl WireGuard {
             Direction::FromPeer => {}
         }
     }
-}
-
-/// Returns the counters of a bad network by name.
-pub(super) fn counters(counts: Counts) -> [(&'static str, u64); 4] {
-    [
-        ("network.lost", counts.lost),
-        ("network.dropped", counts.dropped),
-        ("network.corrupted", counts.corrupted),
-        ("network.duplicated", counts.duplicated),
-    ]
 }
