@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
+use watm_netem::Rule;
 use watm_netstack::Algorithm;
 use watm_schema::{ADDRESS_AND_PORT, Described, Field, Kind, fields};
 
 /// The fields of the configuration.
-pub const FIELDS: [Described; 6] = [
+pub const FIELDS: [Described; 7] = [
     (
         Field::number("mtu", "bytes", 1280, 65_535).or_else("the MTU of the device"),
         "The longest packet that is sent into the device.",
@@ -38,12 +39,16 @@ pub const FIELDS: [Described; 6] = [
         Field::choice("congestion_control", &["cubic", "bbr"]).or("cubic"),
         "How TCP towards the device finds its rate.",
     ),
+    (
+        watm_netem::field("network"),
+        "The [bad network](networks.md) between the programs and this end.",
+    ),
 ];
 
-static OF_ROOT: [Field; 6] = fields(&FIELDS);
+static OF_ROOT: [Field; 7] = fields(&FIELDS);
 
 /// A parsed configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The longest packet to send; `None`: the MTU of the device.
     pub mtu: Option<u16>,
@@ -52,6 +57,8 @@ pub struct Config {
     pub udp_idle_timeout: Duration,
     pub max_flows: u32,
     pub congestion: Algorithm,
+    /// The bad network between the device and the stack. Empty: a perfect one.
+    pub network: Vec<Rule>,
 }
 
 impl Config {
@@ -92,6 +99,8 @@ impl Config {
                 _ => None,
             })?
             .unwrap_or_default(),
+            network: watm_netem::of_json(root.get("network"))
+                .map_err(|why| ConfigError::Field("network".to_owned(), why))?,
         })
     }
 

@@ -1,9 +1,9 @@
 //! Handing over between generations of the module. `transport` uses it.
 //!
-//! The generation that serves reads from the device, and all may write to it. A generation that begins
-//! to serve reads nothing until its predecessor has listed its flows. From then on it passes the
-//! packets of those flows on to their holders. A holder passes back what is not its own, such as the
-//! first packet of a new connection between the same ends.
+//! The generation that serves reads from the device. A generation that begins to serve reads nothing until
+//! its predecessor has listed its flows. From then on it passes the packets of those flows on to their
+//! holders. A holder passes back what is not its own, such as the first packet of a new connection between
+//! the same ends, and its own packets for the device.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +26,7 @@ const RECEIVE_BYTES: u32 = 1 << 20;
 const FLOWS: u8 = 1;
 const PACKET: u8 = 2;
 const RETURNED: u8 = 3;
+const ANSWER: u8 = 4;
 
 /// A message of another generation.
 pub enum Letter {
@@ -33,6 +34,8 @@ pub enum Letter {
     Packet(Vec<u8>),
     /// A packet that was passed on, and has no flow there.
     Returned(Vec<u8>),
+    /// A packet for the device.
+    Answer(Vec<u8>),
 }
 
 /// This generation's part in the handover.
@@ -150,6 +153,7 @@ impl Generations {
                 }
                 Some((&PACKET, packet)) => letters.push(Letter::Packet(packet.to_vec())),
                 Some((&RETURNED, packet)) => letters.push(Letter::Returned(packet.to_vec())),
+                Some((&ANSWER, packet)) => letters.push(Letter::Answer(packet.to_vec())),
                 _ => {}
             }
         }
@@ -170,11 +174,17 @@ impl Generations {
             (true, _) => return false,
             (false, _) => (self.serving, RETURNED),
         };
-        let mut message = Vec::with_capacity(1 + packet.len());
-        message.push(kind);
-        message.extend_from_slice(packet);
-        self.push(to, &message);
+        self.push_packet(to, kind, packet);
         true
+    }
+
+    /// Passes on a packet for the device. Returns false if this generation serves.
+    pub fn pass_on(&mut self, packet: &[u8]) -> bool {
+        let drains = !self.is_serving();
+        if drains {
+            self.push_packet(self.serving, ANSWER, packet);
+        }
+        drains
     }
 
     /// Sends the messages of this call. Those without room wait for the mailbox's token.
@@ -196,6 +206,13 @@ impl Generations {
             }
         }
         self.waiting = rest;
+    }
+
+    fn push_packet(&mut self, to: u32, kind: u8, packet: &[u8]) {
+        let mut message = Vec::with_capacity(1 + packet.len());
+        message.push(kind);
+        message.extend_from_slice(packet);
+        self.push(to, &message);
     }
 
     fn push(&mut self, to: u32, message: &[u8]) {

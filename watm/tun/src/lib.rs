@@ -4,10 +4,11 @@
 //!
 //! 1. [`Tun::process`](watm_core::Transport::process) receives a batch from the device granted as
 //!    `tun`.
-//! 2. The network stack offers each flow to the application, for any destination. It answers echo
+//! 2. It passes the bad network that the configuration asks for, if any.
+//! 3. The network stack offers each flow to the application, for any destination. It answers echo
 //!    requests itself.
-//! 3. The stack's answers are gathered in a batch, and given to the device once all of the incoming
-//!    batch is done.
+//! 4. The stack's answers pass the bad network, are gathered in a batch, and are given to the device
+//!    once all of the incoming batch is done.
 //!
 //! The device belongs to one system, which is trusted to name its own addresses: there is one peer,
 //! and no check of source addresses.
@@ -19,12 +20,14 @@
 //!
 //! # Swaps
 //!
-//! Both generations may write to the device, and the one that serves reads from it. It passes packets
-//! of flows that it does not have to the older ones: see `generations`.
+//! The generation that serves reads from the device and writes to it. It passes packets of flows that
+//! it does not have to the older ones, and they pass their answers to it: see `generations`. So its bad
+//! network and its capture see all packets.
 
 mod about;
 mod config;
 mod counters;
+mod device;
 mod generations;
 mod transport;
 
@@ -35,4 +38,4 @@ pub use transport::Tun;
 watm_schema::about!(ABOUT);
 
 #[cfg(target_family = "wasm")]
-watm_guest::export!(Tun, packets);
+watm_guest::export!(Tun, packets, capture);

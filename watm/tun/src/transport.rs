@@ -1,17 +1,18 @@
-//! The transport: the device and the network stack, driven by the host.
+//! The transport: the device, the bad network and the network stack, driven by the host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use watm_core::packets::{self, PacketBatch, PacketDevice};
+use watm_core::packets;
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramFlow, Destination, ErrorCode, Host, Instant,
     Level, PeerStatus, StartOptions, Status, Token, Transport, Wakeup,
 };
+use watm_netem::{Arrived, Direction as Way, Netem};
 use watm_netstack::{Config as StackConfig, Netstack, Origin, PacketSink, PeerId};
 
 use crate::config::Config;
-use crate::counters::Counters;
+use crate::device::Device;
 use crate::generations::{Generations, Letter};
 
 /// The label of the device.
@@ -29,20 +30,17 @@ const MAIL: Token = 1;
 /// The only peer: the system behind the device.
 pub const PEER: PeerId = 0;
 
-/// The most that one call receives, in at most four rounds: about a millisecond of work.
-const RECEIVE_PACKETS: u32 = 64;
-const RECEIVE_BYTES: u32 = 128 << 10;
+/// The most receives of one call: about a millisecond of work.
 const RECEIVE_ROUNDS: usize = 4;
-
-/// The bytes of outgoing packets from which on they are given to the device before the call ends.
-const BATCH_BYTES: usize = 256 << 10;
 
 /// A device as a transport. See the crate's documentation for the path of a packet.
 pub struct Tun {
     config: Config,
     netstack: Netstack,
     origin: Origin,
-    out: Outgoing,
+    device: Device,
+    /// The bad network between the device and the stack.
+    network: Netem,
     generations: Generations,
     /// True if there may be something to receive.
     readable: bool,
@@ -58,13 +56,11 @@ impl Transport for Tun {
         })?;
         let generations = Generations::start(&options, host, MAIL)
             .map_err(|error| ConfigError::Other(format!("mailbox: {error}")))?;
-        let mut seed = [0; 8];
-        getrandom::getrandom(&mut seed).map_err(|error| ConfigError::Other(error.to_string()))?;
-        let mut netstack = Netstack::new(
-            stack_config(&config, device.mtu()),
-            u64::from_le_bytes(seed),
-            host.now(),
-        );
+        let (seed, network_seed) = (seed()?, seed()?);
+        let device = Device::new(device, LABEL);
+        let mut netstack = Netstack::new(stack_config(&config, device.mtu()), seed, host.now());
+        let mut network = Netem::new(network_seed);
+        network.set_rules(&config.network);
         netstack.set_accepting(generations.is_serving());
         Ok(Tun {
             netstack,
@@ -73,11 +69,8 @@ impl Transport for Tun {
                 name: Rc::from(LABEL),
                 underlay: None,
             },
-            out: Outgoing {
-                device,
-                batch: PacketBatch::default(),
-                counters: Counters::default(),
-            },
+            device,
+            network,
             readable: true,
             gone: false,
             config,
@@ -87,33 +80,36 @@ impl Transport for Tun {
 
     fn reconfigure(&mut self, config: &[u8], _: &mut dyn Host) -> Result<(), ConfigError> {
         self.config = Config::parse(config)?;
-        let stack = stack_config(&self.config, self.out.device.mtu());
+        let stack = stack_config(&self.config, self.device.mtu());
         self.netstack.reconfigure(stack);
+        self.network.set_rules(&self.config.network);
+        self.device.renew_capture();
         Ok(())
     }
 
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup {
+        let now = host.now();
         for &token in ready {
             match token {
                 DEVICE => self.readable = true,
                 MAIL => self.generations.ready(),
                 _ => {
-                    let (netstack, mut sink) = self.stack_and_sink(false);
+                    let (netstack, mut sink) = self.stack_and_sink(now);
                     netstack.handle_ready(token, host, &mut sink);
                 }
             }
         }
         self.read_mail(host);
         self.receive(host);
+        self.carry_arrived(host);
         let due = self.netstack.poll_timeout();
-        let (netstack, mut sink) = self.stack_and_sink(false);
-        if due.is_some_and(|due| due <= host.now()) {
+        let (netstack, mut sink) = self.stack_and_sink(now);
+        if due.is_some_and(|due| due <= now) {
             netstack.handle_timeouts(host, &mut sink);
         }
-        netstack.flush(host, &mut sink);
-        self.out.flush();
+        self.flush(host);
         self.generations.flush();
-        self.wakeup(host.now())
+        self.wakeup(now)
     }
 
     fn snapshot(&mut self, _: Instant) -> Vec<u8> {
@@ -161,7 +157,7 @@ impl Transport for Tun {
     }
 
     fn status(&self, _: Instant) -> Status {
-        let counters = &self.out.counters;
+        let counters = self.device.counters();
         Status {
             peers: vec![PeerStatus {
                 name: LABEL.to_owned(),
@@ -170,7 +166,11 @@ impl Transport for Tun {
                 ..PeerStatus::default()
             }],
             flows: u32::try_from(self.netstack.flows()).unwrap_or(u32::MAX),
-            counters: counters.iter().chain(self.netstack.counters()).collect(),
+            counters: counters
+                .iter()
+                .chain(self.netstack.counters())
+                .chain(self.network.counts().iter())
+                .collect(),
         }
     }
 
@@ -180,22 +180,32 @@ impl Transport for Tun {
 }
 
 impl Tun {
-    fn stack_and_sink(&mut self, returned: bool) -> (&mut Netstack, Sink<'_>) {
+    fn stack_and_sink(&mut self, now: Instant) -> (&mut Netstack, Sink<'_>) {
         let sink = Sink {
-            out: &mut self.out,
+            device: &mut self.device,
+            network: &mut self.network,
             generations: &mut self.generations,
-            returned,
+            now,
+            returned: false,
         };
         (&mut self.netstack, sink)
     }
 
     fn flush(&mut self, host: &mut dyn Host) {
-        let (netstack, mut sink) = self.stack_and_sink(false);
+        let (netstack, mut sink) = self.stack_and_sink(host.now());
         netstack.flush(host, &mut sink);
-        self.out.flush();
+        self.device.flush();
     }
 
-    /// Receives what one call takes, and gives it to the stack.
+    /// Gives a packet from the device to the stack.
+    fn handle_packet(&mut self, packet: &[u8], returned: bool, host: &mut dyn Host) {
+        let origin = self.origin.clone();
+        let (netstack, mut sink) = self.stack_and_sink(host.now());
+        sink.returned = returned;
+        netstack.handle_packet(&origin, packet, host, &mut sink);
+    }
+
+    /// Receives what one call takes, and passes it through the bad network to the stack.
     fn receive(&mut self, host: &mut dyn Host) {
         if self.gone || !self.generations.may_receive(host.now()) {
             return;
@@ -204,23 +214,34 @@ impl Tun {
             if !self.readable {
                 return;
             }
-            match self.out.device.receive(RECEIVE_PACKETS, RECEIVE_BYTES) {
+            match self.device.receive() {
                 Ok(batch) => {
                     // A batch may be short for its bytes alone: only an empty one is the end.
                     self.readable = !batch.is_empty();
                     for (_, packet) in batch.iter() {
-                        self.out.counters.packets_received += 1;
-                        self.out.counters.bytes_received += packet.len() as u64;
-                        let sink = &mut Sink {
-                            out: &mut self.out,
-                            generations: &mut self.generations,
-                            returned: false,
-                        };
-                        self.netstack
-                            .handle_packet(&self.origin, packet, host, sink);
+                        if !is_taken(&mut self.network, Way::FromPeer, packet, host.now()) {
+                            self.handle_packet(packet, false, host);
+                        }
                     }
                 }
                 Err(error) => return self.end(&error, host),
+            }
+        }
+    }
+
+    /// Lets packets go on whose time in the bad network has come.
+    fn carry_arrived(&mut self, host: &mut dyn Host) {
+        let now = host.now().0;
+        if self.network.deadline().is_none_or(|due| due > now) {
+            return;
+        }
+        for arrived in self.network.arrived(now) {
+            let Arrived {
+                direction, packet, ..
+            } = arrived;
+            match direction {
+                Way::FromPeer => self.handle_packet(&packet, false, host),
+                Way::ToPeer => self.device.push(&packet),
             }
         }
     }
@@ -229,8 +250,9 @@ impl Tun {
     fn end(&mut self, error: &ErrorCode, host: &mut dyn Host) {
         self.gone = true;
         self.readable = false;
-        let (netstack, mut sink) = self.stack_and_sink(false);
+        let (netstack, mut sink) = self.stack_and_sink(host.now());
         netstack.remove_peer(PEER, host, &mut sink);
+        sink.network.forget(PEER);
         let text = format!(
             "the device {LABEL} is gone ({error}), and its flows are reset; make the device again and restart this \
              server, which carries no packets until then"
@@ -242,13 +264,11 @@ impl Tun {
     fn read_mail(&mut self, host: &mut dyn Host) {
         let letters = self.generations.receive(&mut self.netstack, host.now());
         for letter in letters {
-            let (packet, returned) = match letter {
-                Letter::Packet(packet) => (packet, false),
-                Letter::Returned(packet) => (packet, true),
-            };
-            let origin = self.origin.clone();
-            let (netstack, mut sink) = self.stack_and_sink(returned);
-            netstack.handle_packet(&origin, &packet, host, &mut sink);
+            match letter {
+                Letter::Packet(packet) => self.handle_packet(&packet, false, host),
+                Letter::Returned(packet) => self.handle_packet(&packet, true, host),
+                Letter::Answer(packet) => self.stack_and_sink(host.now()).1.dispatch(&packet),
+            }
         }
     }
 
@@ -280,16 +300,27 @@ impl Tun {
         if reads || self.generations.has_mail() {
             return Wakeup::Again;
         }
-        if !self.generations.is_serving() && self.netstack.is_idle() {
+        let waiting = self.network.deadline().map(Instant);
+        if !self.generations.is_serving() && self.netstack.is_idle() && waiting.is_none() {
             return Wakeup::Finished;
         }
-        let deadlines = [self.netstack.poll_timeout(), self.generations.deadline()];
+        let deadlines = [
+            self.netstack.poll_timeout(),
+            self.generations.deadline(),
+            waiting,
+        ];
         match deadlines.into_iter().flatten().min() {
             Some(due) if due <= now => Wakeup::Again,
             Some(due) => Wakeup::At(due),
             None => Wakeup::OnReady,
         }
     }
+}
+
+fn seed() -> Result<u64, ConfigError> {
+    let mut seed = [0; 8];
+    getrandom::getrandom(&mut seed).map_err(|error| ConfigError::Other(error.to_string()))?;
+    Ok(u64::from_le_bytes(seed))
 }
 
 fn stack_config(config: &Config, mtu: u32) -> StackConfig {
@@ -302,52 +333,38 @@ fn stack_config(config: &Config, mtu: u32) -> StackConfig {
     }
 }
 
-/// The device, and the packets for it.
-struct Outgoing {
-    device: Box<dyn PacketDevice>,
-    batch: PacketBatch,
-    counters: Counters,
-}
-
-impl Outgoing {
-    fn push(&mut self, packet: &[u8]) {
-        if self.batch.payload.len() >= BATCH_BYTES {
-            self.flush();
-        }
-        self.batch.push(packet);
-    }
-
-    /// Gives the packets to the device. Those without room are lost, as at any full queue.
-    fn flush(&mut self) {
-        if self.batch.is_empty() {
-            return;
-        }
-        let given = self.batch.packets.len();
-        // After an error nothing can be sent. A device that is gone reports it on receive.
-        let taken = self.device.send(&self.batch).map_or(0, |n| n as usize);
-        for info in &self.batch.packets[..taken.min(given)] {
-            self.counters.packets_sent += 1;
-            self.counters.bytes_sent += u64::from(info.len);
-        }
-        self.counters.dropped_full += given.saturating_sub(taken) as u64;
-        self.batch.clear();
-    }
-}
-
 /// Takes the packets of the stack.
 struct Sink<'a> {
-    out: &'a mut Outgoing,
+    device: &'a mut Device,
+    network: &'a mut Netem,
     generations: &'a mut Generations,
+    now: Instant,
     /// True while the stack handles a packet that another generation has returned.
     returned: bool,
 }
 
 impl PacketSink for Sink<'_> {
     fn send(&mut self, _: PeerId, packet: &[u8]) {
-        self.out.push(packet);
+        if !self.generations.pass_on(packet) {
+            self.dispatch(packet);
+        }
     }
 
     fn decline(&mut self, _: PeerId, packet: &[u8], holder: Option<u32>) -> bool {
         self.generations.decline(packet, holder, self.returned)
     }
+}
+
+impl Sink<'_> {
+    /// Passes a packet through the bad network, if there is one, to the device.
+    fn dispatch(&mut self, packet: &[u8]) {
+        if !is_taken(self.network, Way::ToPeer, packet, self.now) {
+            self.device.push(packet);
+        }
+    }
+}
+
+/// Returns true if the bad network has taken the packet.
+fn is_taken(network: &mut Netem, way: Way, packet: &[u8], now: Instant) -> bool {
+    !network.is_idle() && network.take(way, (PEER, LABEL), packet, now.0)
 }
