@@ -394,6 +394,7 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 
 .PHONY: $(PYTHONS:%=run-test-python-%)
 $(PYTHONS:%=run-test-python-%): run-test-python-%:
+	tests/setup/apt.sh want curl ip ping tshark
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest \

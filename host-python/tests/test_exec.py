@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from watm_test_support import needs
-from watm_test_support.mitmproxy_programs import BIN
+from watm_test_support.mitmproxy_programs import BIN, start
+from watm_test_support.sniffer import pages
 
 ADDON = """
 import ipaddress, json, os
@@ -111,10 +112,11 @@ class Host:
         self.notes_path = folder / "notes"
         addon = folder / "addon.py"
         addon.write_text(ADDON)
-        self.options = [
-            *("--set", f"confdir={folder}", "-s", str(addon), "--set", f"test_http={http}", "--set", f"test_echo={echo}"),
+        self.settings = [
+            *("-s", str(addon), "--set", f"test_http={http}", "--set", f"test_echo={echo}"),
             *("--set", f"test_notes={self.notes_path}", "--set", "connection_strategy=lazy"),
         ]
+        self.options = ["--set", f"confdir={folder}", *self.settings]
 
     async def start(self, *words: str, before: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> asyncio.subprocess.Process:
         """Starts mitmdump with a program."""
@@ -219,6 +221,29 @@ async def test_datagrams_and_pings_are_answered(host: Host) -> None:
     needs.program("ping")
     status, output, errors = await host.run("ping", "-n", "-c", "2", "-W", "5", "192.0.2.7")
     assert status == 0, output + errors
+
+
+@pytest.mark.limit(60)
+async def test_a_program_has_a_bad_network(host: Host) -> None:
+    request = ("curl", "-sS", "--max-time", "20", "-o", "/dev/null", "-w", "%{time_connect} %{time_total}", "http://192.0.2.7/")
+    status, output, errors = await host.run(*request, options=("--mode", "watm:tun?network=delay=150ms"))
+    assert status == 0, errors
+    connected, ended = map(float, output.split())
+    # A round trip for the connection, and one for the request.
+    assert connected >= 0.3 and ended >= 0.6, output
+    status, _, errors = await host.run("true", options=("--mode", "watm:tun?network=4h"))
+    assert status == 1
+    assert "network: '4h' is not the name of a network; expected edge, 3g" in errors
+
+
+@pytest.mark.limit(60)
+async def test_wireshark_shows_https_of_a_program_in_the_clear(host: Host) -> None:
+    packets = host.folder / "program.pcapng"
+    request = ("curl", "-sS", "--max-time", "20", "--http1.1", "https://secure.test/")
+    status, output, errors = await host.run(*request, options=("--mode", f"watm:tun?pcap={packets}"))
+    assert (status, output) == (0, "page\n"), errors
+    assert await pages(packets) == [["GET", ""], ["", "200"]]
+    assert not packets.stat().st_mode & 0o077
 
 
 @pytest.mark.limit(60)
@@ -396,6 +421,64 @@ async def _said(*words: str) -> tuple[int | None, str]:
     return process.returncode, output.decode()
 
 
+async def _has_device(inside: tuple[str, ...], process: asyncio.subprocess.Process) -> None:
+    """Waits until a namespace has the device of mitmdump, which runs."""
+    async with asyncio.timeout(30):
+        while (await _said(*inside, "ip", "link", "show", "watm0"))[0] != 0:
+            assert process.returncode is None
+            await asyncio.sleep(0.1)
+
+
+ROUND_TRIP = """
+import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.settimeout(2)
+    begun = time.monotonic()
+    s.sendto(b"a question", ("192.0.2.7", 4000))
+    try:
+        assert s.recv(100) == b"A QUESTION"
+        print(time.monotonic() - begun)
+    except TimeoutError:
+        print("inf")
+"""
+
+
+@pytest.mark.limit(60)
+async def test_commands_change_the_network_of_a_namespace_and_begin_a_capture(host: Host) -> None:
+    needs.root("network namespaces")
+    async with _namespace("unshare", "--net") as (number, inside):
+        mode = f"watm:tun?netns={number}&network=delay=150ms"
+        async with start("mitmdump-watm", host.folder, *host.settings, "--mode", mode) as program:
+            await _has_device(inside, program.process)
+
+            async def round_trip() -> float:
+                status, said = await _said(*inside, sys.executable, "-c", ROUND_TRIP)
+                assert status == 0, said
+                return float(said)
+
+            async def change(words: str) -> str:
+                return await program.ask(command=f"watm.network tun {words}") or ""
+
+            assert 0.3 <= await round_trip() < 2
+            assert await change("delay=400ms direction=to-peer") == ""
+            assert 0.4 <= await round_trip() < 2
+            assert "'2' is not a share" in await change("loss=2")
+            assert await change("offline host=192.0.2.7:4000") == ""
+            assert await round_trip() == float("inf")
+            assert "bad network: offline host=192.0.2.7:4000" in "".join(await program.ask(command="watm.status"))
+            assert await change("off") == ""
+            packets = host.folder / "namespace.pcapng"
+            assert await program.ask(command=f"watm.capture.start tun {packets}") is None
+            assert await round_trip() < 0.3
+            assert await program.ask(command="watm.capture.stop tun") is None
+            captured = packets.read_bytes()
+            assert await round_trip() < 0.3
+            assert packets.read_bytes() == captured
+            assert captured.count(b"a question") == captured.count(b"A QUESTION") == 1
+            [status] = json.loads(await program.ask(command="watm.status.json"))
+            assert status["counters"]["network.lost"] == 1
+
+
 @pytest.mark.limit(60)
 @pytest.mark.parametrize("users", [False, True], ids=["of root", "with users of its own"])
 async def test_the_programs_of_a_namespace(host: Host, users: bool) -> None:
@@ -411,10 +494,7 @@ async def test_the_programs_of_a_namespace(host: Host, users: bool) -> None:
             stderr=subprocess.STDOUT,
         )
         try:
-            async with asyncio.timeout(30):
-                while (await _said(*inside, "ip", "link", "show", "watm0"))[0] != 0:
-                    assert process.returncode is None
-                    await asyncio.sleep(0.1)
+            await _has_device(inside, process)
             # Ahead of the default route that is there, and not of its own network.
             assert "watm0" in (await _said(*inside, "ip", "route", "get", "192.0.2.7"))[1]
             assert "eth0" in (await _said(*inside, "ip", "route", "get", "172.17.0.9"))[1]

@@ -1,4 +1,4 @@
-"""The bad network of a WireGuard configuration."""
+"""The bad network of a configuration, of WireGuard and of a device."""
 
 import asyncio
 import json
@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mitmproxy_watm.about import About, about_packaged
 from mitmproxy_watm.mode.network import NAMES, network_of, with_network
 from watm_test_support.mitmproxy_programs import client, start
 from watm_test_support.repository import ROOT
 from watm_test_support.upper_case import upper
 
+WIREGUARD, TUN, SHADOWSOCKS = (about_packaged(name) for name in ("wireguard", "tun", "shadowsocks"))
 WG = "[Interface]\nPrivateKey = x\n"
 
 
@@ -28,41 +30,62 @@ WG = "[Interface]\nPrivateKey = x\n"
     ],
 )
 def test_a_configuration_gets_the_network_in_place_of_its_own(config: str, expected: str) -> None:
-    assert with_network(config.encode(), "3g").decode() == expected
-    assert with_network(expected.encode(), "3g").decode() == expected
-
-
-def test_mitmproxys_json_gets_the_network() -> None:
-    config = with_network(b'{"server_key": "x", "mtu": 1280}', "off")
-    assert json.loads(config) == {"server_key": "x", "mtu": 1280, "network": "off"}
-
-
-@pytest.mark.parametrize(("config", "words"), [(b"", "3g"), (b"{}", "3g"), (b'{"method": "none"}', "3g"), (WG.encode(), "3g\nx")])
-def test_other_configurations_and_several_lines_are_refused(config: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match="network: "):
-        with_network(config, words)
+    assert with_network(config.encode(), WIREGUARD, "3g").decode() == expected
+    assert with_network(expected.encode(), WIREGUARD, "3g").decode() == expected
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("about", "config", "expected"),
     [
-        (WG, "off"),
-        (WG + "[Watm]\nNetwork = 3g # home\n", "3g"),
-        ("[watm]\nnetwork=4g loss=1%\nMaxFlows = 9\nNetwork = dsl\n" + WG, "4g loss=1%, dsl"),
-        (WG + "[Watm]\nMaxFlows = 9\n[Peer]\nNetwork = 3g\n", "off"),
-        ('{"server_key": "x"}', "off"),
-        ('{"server_key": "x", "network": "train"}', "train"),
-        ('{"method": "none"}', None),
-        ("", None),
-        ("{", None),
+        (WIREGUARD, b'{"server_key": "x", "mtu": 1280}', {"server_key": "x", "mtu": 1280, "network": "3g"}),
+        (TUN, b'{"mtu": 1280, "network": "off"}', {"mtu": 1280, "network": "3g"}),
+        (TUN, b"", {"network": "3g"}),
     ],
 )
-def test_the_network_of_a_configuration_is_known(config: str, words: str | None) -> None:
-    assert network_of(config.encode()) == words
+def test_json_gets_the_network(about: About, config: bytes, expected: dict[str, object]) -> None:
+    assert json.loads(with_network(config, about, "3g")) == expected
+
+
+@pytest.mark.parametrize(
+    ("about", "config", "words"),
+    [
+        (SHADOWSOCKS, b'{"method": "none"}', "3g"),
+        (SHADOWSOCKS, WG.encode(), "3g"),
+        (None, b"", "3g"),
+        (None, WG.encode(), "3g"),
+        (WIREGUARD, b"[Peer]", "3g"),
+        (WIREGUARD, WG.encode(), "3g\nx"),
+        (TUN, b"{}", "3g\nx"),
+    ],
+)
+def test_other_modules_and_several_lines_are_refused(about: About | None, config: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match="network: "):
+        with_network(config, about, words)
+
+
+@pytest.mark.parametrize(
+    ("about", "config", "words"),
+    [
+        (WIREGUARD, WG, "off"),
+        (WIREGUARD, WG + "[Watm]\nNetwork = 3g # home\n", "3g"),
+        (WIREGUARD, "[watm]\nnetwork=4g loss=1%\nMaxFlows = 9\nNetwork = dsl\n" + WG, "4g loss=1%, dsl"),
+        (WIREGUARD, WG + "[Watm]\nMaxFlows = 9\n[Peer]\nNetwork = 3g\n", "off"),
+        (WIREGUARD, '{"server_key": "x"}', "off"),
+        (WIREGUARD, '{"server_key": "x", "network": "train"}', "train"),
+        (WIREGUARD, "{", None),
+        (TUN, "", "off"),
+        (TUN, '{"network": "train"}', "train"),
+        (SHADOWSOCKS, '{"method": "none"}', None),
+        (SHADOWSOCKS, WG, None),
+        (None, "", None),
+    ],
+)
+def test_the_network_of_a_configuration_is_known(about: About | None, config: str, words: str | None) -> None:
+    assert network_of(config.encode(), about) == words
 
 
 def test_bytes_that_are_no_text_have_no_network() -> None:
-    assert network_of(b"\xff[Interface]") is None
+    assert network_of(b"\xff[Interface]", WIREGUARD) is None
 
 
 def test_the_names_are_those_of_the_module() -> None:

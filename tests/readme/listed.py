@@ -89,6 +89,7 @@ NOT_RUN = {
     "mitmdump-watm -w flows exec": "needs a program of yours; host-python/tests/test_exec.py has several",
     "watm tunnel wg0.conf --exec": "needs example.com; tests/tunnel/test_exec.py runs curl so",
     "sudo ip": "changes the network of this machine; host-python/tests/test_exec.py has a device of its own",
+    'mitmdump-watm --mode "watm:tun?network': "needs example.com; host-python/tests/test_exec.py has both options",
     'mitmdump-watm --mode "watm:tun?device': "needs such a device; host-python/tests/test_exec.py has one of its own",
     "uvx --from": "there is no release; tests/dist installs the wheel",
     "pipx install": "there is no release; tests/dist installs the wheel",

@@ -12,6 +12,9 @@ from mitmproxy_watm._native import Module, describe
 KEYS = "mitmproxy-wireguard"
 """The format of configurations that takes the keys of mitmproxy's own WireGuard mode."""
 
+JSON = ("json", KEYS)
+"""The formats of configurations that are JSON objects."""
+
 TUNNEL = "wg"
 """The format of configurations that wg-quick(8) has."""
 
@@ -52,6 +55,10 @@ class About:
         """Returns True if a field of this name is a text in each format that has it."""
         kinds = {fields[name] for fields in self.formats.values() if name in fields}
         return kinds == {"text"}
+
+    def has_json_field(self, name: str) -> bool:
+        """Returns True if a format in JSON has a field of this name."""
+        return any(name in self.formats.get(format, {}) for format in JSON)
 
 
 def _fields(told: dict[str, Any]) -> dict[str, str]:

@@ -176,7 +176,7 @@ class Watm:
 
     @command.command("watm.network")
     def change_network(self, spec: str, *words: str) -> None:
-        """Put a bad network between a WireGuard server and its peers, such as 3g, delay=100ms loss=1%, or off."""
+        """Put a bad network between a server and its peers, such as 3g, delay=100ms loss=1%, or off."""
         wait(self._running(spec).change_network(" ".join(words)))
 
     @command.command("watm.update")

@@ -22,6 +22,7 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 from mitmproxy_watm import wireguard
 from mitmproxy_watm._errors import swap_failure, worded
 from mitmproxy_watm._native import ClientConfig, Module
+from mitmproxy_watm.about import About, about_loaded
 from mitmproxy_watm.history import History
 from mitmproxy_watm.mode import tls_secrets
 from mitmproxy_watm.mode.capture import PageCapture
@@ -233,9 +234,13 @@ class WatmInstance(ServerInstance[WatmMode]):
         return THREADS.submit(self.server.stop_capture_now)
 
     @property
+    def _about(self) -> About | None:
+        return None if self.module is None else about_loaded(self.module)
+
+    @property
     def network(self) -> str | None:
         """The words of the bad network between a module that runs and its peers; None if it has no place for one."""
-        return network_of(self._config)
+        return network_of(self._config, self._about)
 
     def change_network(self, words: str) -> Future[None]:
         """Put a bad network between the module and its peers, in a thread, which fails with OSError or ValueError."""
@@ -243,7 +248,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         server = self.server
 
         def run() -> None:
-            config = with_network(self._config, words)
+            config = with_network(self._config, self._about, words)
             server.reconfigure_now(config)
             self._config = config
 
