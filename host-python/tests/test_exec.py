@@ -479,6 +479,50 @@ async def test_commands_change_the_network_of_a_namespace_and_begin_a_capture(ho
             assert status["counters"]["network.lost"] == 1
 
 
+ROUND_TRIPS = """
+import socket, sys, time
+with socket.create_connection(("192.0.2.7", 80)) as s:
+    for _ in sys.stdin:
+        begun = time.monotonic()
+        s.sendall(b"GET /own HTTP/1.1\\r\\nHost: 192.0.2.7\\r\\n\\r\\n")
+        answer = b""
+        while not answer.endswith(b"from inside /own"):
+            answer += s.recv(1000)
+        print(time.monotonic() - begun, flush=True)
+"""
+
+
+@pytest.mark.limit(60)
+async def test_an_open_connection_meets_the_network_and_the_capture_of_the_next_module(host: Host) -> None:
+    needs.root("network namespaces")
+    async with _namespace("unshare", "--net") as (number, inside):
+        async with start("mitmdump-watm", host.folder, *host.settings, "--mode", f"watm:tun?netns={number}") as program:
+            await _has_device(inside, program.process)
+            words = (*inside, sys.executable, "-c", ROUND_TRIPS)
+            client = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert client.stdin is not None and client.stdout is not None
+
+            async def round_trip() -> float:
+                client.stdin.write(b"\n")
+                return float(await client.stdout.readline())
+
+            try:
+                assert await round_trip() < 0.3
+                assert await program.ask(command="watm.swap tun tun") is None
+                assert await round_trip() < 0.3
+                [status] = json.loads(await program.ask(command="watm.status.json"))
+                assert [generation["flows"] for generation in status["generations"]] == [1, 0]
+                packets = host.folder / "swapped.pcapng"
+                assert await program.ask(command=f"watm.capture.start tun {packets}") is None
+                assert await program.ask(command="watm.network tun delay=400ms direction=to-peer") is None
+                assert await round_trip() >= 0.4
+                assert await program.ask(command="watm.capture.stop tun") is None
+                assert await pages(packets) == [["GET", ""], ["", "200"]]
+            finally:
+                client.kill()
+                await client.wait()
+
+
 @pytest.mark.limit(60)
 @pytest.mark.parametrize("users", [False, True], ids=["of root", "with users of its own"])
 async def test_the_programs_of_a_namespace(host: Host, users: bool) -> None:
