@@ -14,13 +14,13 @@ import pytest
 from watm_test_support import needs
 from watm_test_support.paths import path
 
-CLIENTS = ["watm", "wireguard-go", "kernel"]
+CLIENTS = ["watm", "watm, BBR", "wireguard-go", "kernel"]
 
 
 def test_the_bench_measures_every_client_over_bursty_loss(tmp_path: pathlib.Path) -> None:
     needs.root("network namespaces")
     output = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "tests.tunnel.bench", "--quick", "--clients", ",".join(CLIENTS)]
+    command = [sys.executable, "-m", "tests.tunnel.bench", "--quick", "--clients", ";".join(CLIENTS)]
     command += ["--ways", "20 ms, 200 Mbit/s, 1 % lost, bursts", "--congestion", "reno", "--output", output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr + done.stdout

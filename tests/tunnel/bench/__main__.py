@@ -30,7 +30,7 @@ from watm_test_support.repository import ROOT
 from watm_test_support.spaces import Space
 
 from ..services import running
-from .clients import CLIENTS, CONGESTION, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served
+from .clients import CLIENTS, CONGESTION, INSIDE, KERNEL_BBR, MTU, OURS, OURS_BBR, REFERENCES, SERVER_PORT, Client, Tunnel, client, served
 from .completion import CONDITIONS, Taken, comparing
 
 BULK_PORT, ECHO_PORT = 5201, 7
@@ -94,7 +94,7 @@ class Sample:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-tunnel", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, for a second")
-    parser.add_argument("--clients", default=",".join((*CLIENTS, KERNEL)), help="which of %(default)s")
+    parser.add_argument("--clients", default=";".join((*CLIENTS, *REFERENCES)), help="which of %(default)s, separated by semicolons")
     parser.add_argument("--ways", default="", help="paths whose title begins so, separated by semicolons")
     parser.add_argument("--rounds", type=int, default=5, help="each has every client once (%(default)s)")
     parser.add_argument("--congestion", default=CONGESTION, help="control of the kernel's TCP (%(default)s)")
@@ -103,7 +103,7 @@ def main() -> int:
     ways = [way for way in WAYS if any(way.title.startswith(start) for start in options.ways.split(";"))]
     if options.quick:
         ways, options.rounds = [replace(way, seconds=1, warm=0, patience=60) for way in ways], 1
-    kinds = options.clients.split(",")
+    kinds = options.clients.split(";")
     described = machine.described() | {"congestion_control": options.congestion}
     samples: dict[str, dict[str, list[Sample]]] = {}
     trips: dict[str, list[float]] = defaultdict(list)
@@ -206,6 +206,8 @@ def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> 
 
 def completed(kinds: list[str], rounds: int, congestion: str) -> Iterator[tuple[str, str, Taken | None]]:
     """The clients take turns."""
+    # All run at once here, and the kernel has one congestion control for a namespace.
+    kinds = [kind for kind in kinds if kind != KERNEL_BBR]
     with comparing(kinds, congestion) as comparison:
         for title, (condition, shape) in COMPLETIONS.items():
             for direction, number in itertools.product(("up", "down"), range(rounds)):
@@ -224,7 +226,7 @@ def tables(
     """Formats medians, and the ratio of WATM to the better of the others."""
     lines = []
     for column, title in (("cpu", "seconds of the client's processors for a GB"), ("mbits", "Mbit/s that arrive")):
-        shown = [kind for kind in kinds if column == "mbits" or kind != KERNEL]
+        shown = [kind for kind in kinds if column == "mbits" or kind not in REFERENCES]
         lines += ["", f"{title}: median [least..most]", "", _row("", [*shown, "better by"])]
         for name, by in samples.items():
             medians = {k: statistics.median(getattr(s, column) for s in by[k]) for k in shown if by.get(k)}
@@ -257,7 +259,7 @@ def completion_table(completions: dict[str, dict[str, list[Taken]]], kinds: list
 
 def _better(medians: dict[str, float], less: bool) -> str:
     """Returns the factor by which WATM is better than the better of the others."""
-    others = [value for kind, value in medians.items() if kind not in (OURS, KERNEL)]
+    others = [value for kind, value in medians.items() if kind not in (OURS, OURS_BBR, *REFERENCES)]
     if OURS not in medians or not others:
         return ""
     return f"{min(others) / medians[OURS] if less else medians[OURS] / max(others):.2f}"

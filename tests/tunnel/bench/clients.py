@@ -19,15 +19,20 @@ HERE = "127.0.0.1"
 # The address of the other end of every tunnel, and the port of its wireguard-go.
 INSIDE, SERVER_PORT = "10.7.0.1", 51820
 MTU = 1420
+# With CUBIC, which is the default, and with BBR.
 OURS = "watm"
+OURS_BBR = "watm, BBR"
 # wireguard-go with its own `tun/netstack`, unchanged.
 WIREGUARD_GO = "wireguard-go"
 NETSTACK = ROOT / "build" / "netstack"
 # wireguard-go with gVisor's TCP as `wgclient` configures it, without RACK.
 NO_RACK = "gVisor without RACK"
-CLIENTS = (OURS, "onetun", WIREGUARD_GO, NO_RACK)
+CLIENTS = (OURS, OURS_BBR, "onetun", WIREGUARD_GO, NO_RACK)
 # The kernel's own TCP over wireguard-go's interface: the reference for the path.
 KERNEL = "kernel"
+# The same with BBR for what the client sends.
+KERNEL_BBR = "kernel, BBR"
+REFERENCES = (KERNEL, KERNEL_BBR)
 # The congestion control of the kernel's TCP at both ends.
 CONGESTION = "cubic"
 # Seconds until a program must be ready.
@@ -63,8 +68,8 @@ class Client:
 @contextlib.contextmanager
 def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
     """Runs a client whose port leads to `to` inside the tunnel, for the length of the block."""
-    if kind == KERNEL:
-        with _kernel(space, tunnel, to) as one:
+    if kind in REFERENCES:
+        with _congestion(space, "bbr" if kind == KERNEL_BBR else None), _kernel(space, tunnel, to) as one:
             yield one
         return
     port = free_port()
@@ -105,6 +110,18 @@ def served(kinds: Iterable[str], congestion: str | None = None) -> Iterator[tupl
 
 
 @contextlib.contextmanager
+def _congestion(space: Space, name: str | None) -> Iterator[None]:
+    """Has connections of the namespace use a congestion control, for the length of the block."""
+    setting = "net.ipv4.tcp_congestion_control"
+    before = space.run("sysctl", "-n", setting).strip()
+    space.run("sysctl", "-qw", f"{setting}={name or before}")
+    try:
+        yield
+    finally:
+        space.run("sysctl", "-qw", f"{setting}={before}")
+
+
+@contextlib.contextmanager
 def _kernel(space: Space, tunnel: Tunnel, to: str) -> Iterator[Client]:
     """Yields a client without a forwarded port: programs connect to the end of the tunnel directly."""
     host, _, port = to.rpartition(":")
@@ -117,16 +134,21 @@ def _kernel(space: Space, tunnel: Tunnel, to: str) -> Iterator[Client]:
         yield Client(int(port), None, host)
 
 
-def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path) -> list:
+def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path, *, congestion: str = "cubic") -> list:
     config = folder / "client.conf"
     config.write_text(
         f"[Interface]\nPrivateKey = {tunnel.private_key}\nAddress = {tunnel.address}/32\n"
+        f"CongestionControl = {congestion}\n"
         f"[Peer]\nPublicKey = {tunnel.server_key}\nAllowedIPs = 0.0.0.0/0\n"
         f"Endpoint = {HERE}:{tunnel.endpoint}\n"
     )
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", "--config", config]
     command += ["--allow", f"udp://{HERE}:{tunnel.endpoint}"]
     return [*command, "--udp", "--forward", f"tcp:{HERE}:{port}={to}"]
+
+
+def _watm_bbr(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path) -> list:
+    return _watm(tunnel, port, to, folder, congestion="bbr")
 
 
 def _onetun(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
@@ -149,7 +171,7 @@ def _go_options(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
     return [*command, "--address", tunnel.address, "--listen", f"{HERE}:{port}"]
 
 
-_COMMANDS = {OURS: _watm, "onetun": _onetun, WIREGUARD_GO: _wireguard_go, NO_RACK: _no_rack}
+_COMMANDS = {OURS: _watm, OURS_BBR: _watm_bbr, "onetun": _onetun, WIREGUARD_GO: _wireguard_go, NO_RACK: _no_rack}
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:
