@@ -132,6 +132,7 @@ class SocketTable:
         self, local: tuple[IPv4Address | IPv6Address, int], remote: tuple[IPv4Address | IPv6Address, int]
     ) -> int | None: ...
 
+@final
 class Launched:
     @property
     def pid(self) -> int: ...

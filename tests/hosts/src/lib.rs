@@ -32,7 +32,9 @@ pub use bindings::watm::transport::sockets::{
     ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Direction, Ecn, Listener,
 };
 pub use bindings::watm::transport::types::{IpAddress, IpSocketAddress};
-pub use bindings::watm::transport::{crypto, flows, generations, log, names, packets, sockets};
+pub use bindings::watm::transport::{
+    capture, crypto, flows, generations, log, names, packets, signing, sockets,
+};
 
 /// A millisecond, in the unit of the host's clock.
 pub const MILLISECOND: u64 = 1_000_000;

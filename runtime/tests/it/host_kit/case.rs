@@ -28,6 +28,8 @@ pub struct Case {
     #[serde(default)]
     pub accepts: Option<Vec<String>>,
     #[serde(default)]
+    pub keys: BTreeMap<String, String>,
+    #[serde(default)]
     pub log_level: Option<String>,
     #[serde(default)]
     pub config: String,
@@ -155,6 +157,11 @@ pub enum Step {
         port: u16,
         name: String,
         content: String,
+    },
+    BeginCapture,
+    EndCapture {
+        has: Option<String>,
+        lacks: Option<String>,
     },
     Log {
         has: Option<String>,

@@ -46,8 +46,10 @@ macro_rules! cases {
 cases! {
     again
     back_pressure
+    capture
     cipher
     client_configs
+    coalesce
     connect
     connect_denied
     connect_refused
@@ -80,6 +82,7 @@ cases! {
     reconfigure
     reset_by_module
     reset_by_peer
+    signing
     socket_not_granted
     socket_taken_again
     socket_taken_twice

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use watm_runtime::{
-    DatagramFlow, Destination, Error, ErrorCode, Flow, FlowInfo, Module, Network, Reach, Server,
-    StreamFlow, SwapOptions,
+    Capture, DatagramFlow, Destination, Error, ErrorCode, Flow, FlowInfo, Keys, Module, Network,
+    Reach, Server, StreamFlow, SwapOptions,
 };
-use watm_test_support::{LOCALHOST, PATIENCE, host_case, read, receive, records, run};
+use watm_test_support::{LOCALHOST, PATIENCE, directory, host_case, read, receive, records, run};
 
 use super::case::{Case, Kind, ServerKind, Step};
 use super::system::System;
@@ -37,6 +38,8 @@ pub struct Stage {
     ends: BTreeMap<String, End>,
     checks: u64,
     begin: Instant,
+    /// The folder for files of the case.
+    folder: PathBuf,
 }
 
 impl Stage {
@@ -89,7 +92,19 @@ impl Stage {
                 })
         };
         let module = host_case(name);
+        let folder = directory(&format!("kit-{name}"));
+        let mut keys = Keys::new();
+        for (name, key) in &case.keys {
+            let file = folder.join(name);
+            std::fs::write(
+                &file,
+                &format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n"),
+            )
+            .map_err(words)?;
+            keys = keys.add_file(name, &file).map_err(words)?;
+        }
         let mut builder = Server::builder(&module)
+            .keys(keys)
             .name(&full)
             .config(filled(&case.config));
         for label in &case.tcp {
@@ -125,6 +140,7 @@ impl Stage {
             ends,
             checks: case.checks,
             begin,
+            folder,
         })
     }
 
@@ -199,6 +215,25 @@ impl Stage {
                 match configs.as_slice() {
                     [one] if one.name == *name && one.content == *content => Ok(()),
                     other => Err(format!("{other:?}")),
+                }
+            }
+            Step::BeginCapture => {
+                let capture = Capture::new(Some(self.folder.join("kit.pcapng")), None);
+                self.server.start_capture(capture).map_err(words)
+            }
+            Step::EndCapture { has, lacks } => {
+                self.server.stop_capture().map_err(words)?;
+                let written = std::fs::read(self.folder.join("kit.pcapng")).map_err(words)?;
+                let found = |text: &String| {
+                    let mut parts = written.windows(text.len());
+                    parts.any(|part| part == text.as_bytes())
+                };
+                match (
+                    has.as_ref().is_none_or(found),
+                    lacks.as_ref().is_some_and(found),
+                ) {
+                    (true, false) => Ok(()),
+                    _ => Err(shown(&written)),
                 }
             }
             Step::Log { has, lacks } => self.log(has.as_deref(), lacks.as_deref()),
