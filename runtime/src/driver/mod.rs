@@ -49,6 +49,7 @@ pub(crate) struct Plan {
     pub(crate) module: Module,
     pub(crate) config: Vec<u8>,
     /// The arguments of a program. `None` for those of a forwarder.
+    #[cfg_attr(not(feature = "programs"), expect(dead_code, reason = "for programs"))]
     pub(crate) arguments: Option<Vec<String>>,
     /// The snapshot of another server's module, which this server's module starts with.
     pub(crate) beside: Option<Vec<u8>>,
