@@ -138,9 +138,9 @@ def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path, *, congestio
     config = folder / "client.conf"
     config.write_text(
         f"[Interface]\nPrivateKey = {tunnel.private_key}\nAddress = {tunnel.address}/32\n"
-        f"CongestionControl = {congestion}\n"
         f"[Peer]\nPublicKey = {tunnel.server_key}\nAllowedIPs = 0.0.0.0/0\n"
         f"Endpoint = {HERE}:{tunnel.endpoint}\n"
+        f"[Watm]\nCongestionControl = {congestion}\n"
     )
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", "--config", config]
     command += ["--allow", f"udp://{HERE}:{tunnel.endpoint}"]
