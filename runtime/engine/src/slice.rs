@@ -3,9 +3,12 @@
 //!
 //! Linux from 6.12 on takes such a time from each thread (EEVDF, sched_setattr(2)): a thread that
 //! wakes up gets the core at once if its own time is shorter, and all threads keep their share of it.
-//! So a thread that mostly waits asks for a short time, and answers soon. A thread that is always at
-//! work asks for a long one, and yields to each thread that wakes up. Otherwise that one waits until
-//! the next tick of the kernel, which is up to 4 ms away.
+//! So a thread that mostly waits asks for a short time, and answers soon. A thread that works for
+//! milliseconds at a time asks for a long one, and yields to each thread that wakes up. Otherwise that
+//! one waits until the next tick of the kernel, which is up to 4 ms away.
+//!
+//! It asks for a short time again once it has not worked so for a while: a module that is held to a
+//! share of a core works and rests in turns.
 //!
 //! Earlier versions accept the request and ignore it. A thread of a policy other than SCHED_OTHER
 //! keeps what its user chose. Nothing happens on other systems.
@@ -31,17 +34,18 @@ mod linux {
     /// The slice of a thread that waits, in nanoseconds: the shortest that Linux gives.
     const SHORT: u64 = 100_000;
 
-    /// The slice of a thread that is always at work, in nanoseconds: several times that of other
+    /// The slice of a thread that works for long, in nanoseconds: several times that of other
     /// programs, which is 0.7 to 2.8 ms.
     const LONG: u64 = 20_000_000;
 
     /// The time over which a thread's work is measured.
-    const WINDOW: Duration = Duration::from_millis(10);
+    const WINDOW: Duration = Duration::from_millis(2);
 
-    /// The shares of a window, in percent, beyond which a thread is always at work, and below which
-    /// it waits again.
-    const ALWAYS: u128 = 80;
-    const SELDOM: u128 = 50;
+    /// The share of a window, in percent, from which a thread works for long.
+    const BUSY: u128 = 80;
+
+    /// The time for which it has a long slice after such a window.
+    const MEMORY: Duration = Duration::from_millis(100);
 
     thread_local! {
         /// The work of this thread; `None` if its user chose its slice.
@@ -54,7 +58,8 @@ mod linux {
         since: Instant,
         /// The thread's clock then.
         used: Duration,
-        always: bool,
+        /// The end of the last window that was busy.
+        busy: Option<Instant>,
     }
 
     /// Begins to choose the slices of this thread.
@@ -63,7 +68,7 @@ mod linux {
             WORK.set(Some(Work {
                 since: Instant::now(),
                 used: thread_time(),
-                always: false,
+                busy: None,
             }));
         }
     }
@@ -79,8 +84,9 @@ mod linux {
             return;
         }
         let work = before.after(passed, thread_time());
-        if work.always != before.always {
-            request(if work.always { LONG } else { SHORT });
+        let long = work.works_for_long();
+        if long != before.works_for_long() {
+            request(if long { LONG } else { SHORT });
         }
         WORK.set(Some(work));
     }
@@ -89,14 +95,18 @@ mod linux {
         /// Returns the begin of the next window, after this one has taken `passed`.
         fn after(self, passed: Duration, used: Duration) -> Work {
             let share = used.saturating_sub(self.used).as_nanos() * 100 / passed.as_nanos().max(1);
-            Work {
-                since: self.since + passed,
-                used,
-                always: match self.always {
-                    true => share >= SELDOM,
-                    false => share >= ALWAYS,
-                },
-            }
+            let since = self.since + passed;
+            let busy = if share >= BUSY {
+                Some(since)
+            } else {
+                self.busy
+            };
+            Work { since, used, busy }
+        }
+
+        /// Returns true if a window was busy lately.
+        fn works_for_long(self) -> bool {
+            self.busy.is_some_and(|busy| self.since < busy + MEMORY)
         }
     }
 
@@ -152,25 +162,30 @@ mod linux {
         use super::*;
 
         /// Looks after a window in which this thread worked for so long, and returns its slice.
-        fn slice_after(worked: Duration, always: bool) -> u64 {
+        fn slice_after(worked: Duration, window: Duration, busy: Option<Instant>) -> u64 {
             while thread_time() < worked {}
             let now = Instant::now();
             WORK.set(Some(Work {
-                since: now - WINDOW,
+                since: now - window,
                 used: thread_time() - worked,
-                always,
+                busy,
             }));
             look(now);
             attributes().expect("a thread").runtime
         }
 
         #[test]
-        fn a_thread_that_is_always_at_work_has_a_long_slice() {
+        fn a_thread_that_works_for_long_has_a_long_slice() {
             let slices = std::thread::spawn(|| {
                 begin();
                 let begun = attributes().expect("a thread").runtime;
-                let busy = slice_after(WINDOW, false);
-                (begun, busy, slice_after(Duration::ZERO, true))
+                let busy = slice_after(WINDOW, WINDOW, None);
+                let ago = Instant::now();
+                (
+                    begun,
+                    busy,
+                    slice_after(Duration::ZERO, MEMORY, ago.checked_sub(MEMORY)),
+                )
             });
             // Kernels before 6.12 have no slices, and say 0.
             match slices.join().unwrap() {
@@ -192,22 +207,30 @@ mod linux {
 
         #[test]
         fn the_share_of_a_window_decides() {
-            let work = |always| Work {
+            let work = Work {
                 since: Instant::now(),
                 used: Duration::from_secs(1),
-                always,
+                busy: None,
             };
-            for (always, percent, then) in [
-                (false, 79, false),
-                (false, 80, true),
-                (true, 50, true),
-                (true, 49, false),
-            ] {
-                let used = Duration::from_secs(1) + Duration::from_millis(percent);
-                let after = work(always).after(Duration::from_millis(100), used);
-                assert_eq!(after.always, then, "{always} {percent}");
+            for (percent, then) in [(79, false), (80, true)] {
+                let used = work.used + Duration::from_millis(percent);
+                let after = work.after(Duration::from_millis(100), used);
+                assert_eq!(after.works_for_long(), then, "{percent}");
                 assert_eq!(after.used, used);
             }
+        }
+
+        #[test]
+        fn work_is_remembered_while_a_thread_rests_in_between() {
+            let busy = Work {
+                since: Instant::now(),
+                used: Duration::ZERO,
+                busy: Some(Instant::now()),
+            };
+            let rested = busy.after(MEMORY / 2, Duration::ZERO);
+            assert!(rested.works_for_long());
+            let rested = rested.after(MEMORY, Duration::ZERO);
+            assert!(!rested.works_for_long());
         }
     }
 }
