@@ -96,11 +96,9 @@ impl Stage {
         let mut keys = Keys::new();
         for (name, key) in &case.keys {
             let file = folder.join(name);
-            std::fs::write(
-                &file,
-                &format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n"),
-            )
-            .map_err(words)?;
+            let content =
+                format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+            std::fs::write(&file, content).map_err(words)?;
             keys = keys.add_file(name, &file).map_err(words)?;
         }
         let mut builder = Server::builder(&module)
