@@ -1,5 +1,6 @@
 """The versions of mitmproxy that the mode and the addon work with. `cli` and `mitmproxy` check them first."""
 
+import functools
 import logging
 import re
 
@@ -13,8 +14,9 @@ RANGE = f"{OLDEST} to {NEWEST}"
 ADVICE = f"mitmproxy-watm supports {RANGE}; install 'mitmproxy>={OLDEST},<={NEWEST}'"
 
 
+@functools.cache
 def check() -> None:
-    """Warn of a mitmproxy that is newer than the tested ones.
+    """Warn once of a mitmproxy that is newer than the tested ones.
 
     Raises ImportError if it is missing or too old.
     """

@@ -1,7 +1,7 @@
 //! The messages on the control socket between parent and helper.
 //!
-//! The parent sends the plan. The helper answers with one byte: 0, with two descriptors beside it,
-//! of the device and of the table of sockets, or 1, followed by a reason. The parent then sends one byte to let the program start.
+//! The parent sends the plan. The helper answers with one byte: 0, with the descriptor of the device
+//! beside it, and that of the table of sockets where the system has one, or 1, followed by a reason. The parent then sends one byte to let the program start.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -53,23 +53,38 @@ pub fn receive_plan(from: &mut UnixStream) -> io::Result<Plan> {
     })
 }
 
-/// Sends the device and the table of sockets, or the reason why there are none.
-pub fn send_network(to: &mut UnixStream, network: &Result<[OwnedFd; 2], String>) -> io::Result<()> {
+/// The descriptors of a network.
+#[derive(Debug)]
+pub struct Network {
+    /// The device.
+    pub device: OwnedFd,
+    /// The table of sockets; `None` if the system has none.
+    pub sockets: Option<OwnedFd>,
+}
+
+/// Sends the descriptors of a network, or the reason why there is none.
+pub fn send_network(to: &mut UnixStream, network: &Result<Network, String>) -> io::Result<()> {
     match network {
-        Ok(descriptors) => {
-            let numbers = descriptors.each_ref().map(AsRawFd::as_raw_fd);
+        Ok(network) => {
+            let device = network.device.as_raw_fd();
+            let sockets = network.sockets.as_ref().map(AsRawFd::as_raw_fd);
+            let length = match sockets {
+                Some(_) => BOTH,
+                None => ONE,
+            };
             let mut byte = [0];
             let mut space = Space::default();
             with_message(&mut byte, &mut space, |message| {
-                // SAFETY: the message has room for both descriptors, which are written here.
+                // SAFETY: the message has room for both descriptors, and those of its length are written
+                // here.
                 unsafe {
                     let header = libc::CMSG_FIRSTHDR(message);
                     (*header).cmsg_level = libc::SOL_SOCKET;
                     (*header).cmsg_type = libc::SCM_RIGHTS;
-                    (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTORS) as _;
-                    libc::CMSG_DATA(header)
-                        .cast::<[RawFd; 2]>()
-                        .write_unaligned(numbers);
+                    (*header).cmsg_len = libc::CMSG_LEN(length) as _;
+                    message.msg_controllen = libc::CMSG_SPACE(length) as _;
+                    let content = libc::CMSG_DATA(header).cast::<[RawFd; 2]>();
+                    content.write_unaligned([device, sockets.unwrap_or(device)]);
                 }
                 // SAFETY: the message and all that it points to live until the call returns.
                 check(unsafe { libc::sendmsg(to.as_raw_fd(), message, 0) })
@@ -84,9 +99,9 @@ pub fn send_network(to: &mut UnixStream, network: &Result<[OwnedFd; 2], String>)
     }
 }
 
-/// Receives the device and the table of sockets. The outer error is that of the socket, the inner one
-/// the helper's reason.
-pub fn receive_network(from: &mut UnixStream) -> io::Result<Result<[OwnedFd; 2], String>> {
+/// Receives the descriptors of a network. The outer error is that of the socket, the inner one the
+/// helper's reason.
+pub fn receive_network(from: &mut UnixStream) -> io::Result<Result<Network, String>> {
     let mut byte = [0];
     let mut space = Space::default();
     let mut network = None;
@@ -94,18 +109,22 @@ pub fn receive_network(from: &mut UnixStream) -> io::Result<Result<[OwnedFd; 2],
         let flags = libc::MSG_CMSG_CLOEXEC;
         // SAFETY: the message and all that it points to live until the call returns.
         let length = check(unsafe { libc::recvmsg(from.as_raw_fd(), message, flags) })?;
-        // SAFETY: the system has written the message. A header of this length has both descriptors,
-        // which the system has just made for this process.
+        // SAFETY: the system has written the message. A header of these lengths has one descriptor or
+        // both, which the system has just made for this process.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(message);
             if !header.is_null()
                 && (*header).cmsg_level == libc::SOL_SOCKET
                 && (*header).cmsg_type == libc::SCM_RIGHTS
-                && (*header).cmsg_len as usize == libc::CMSG_LEN(DESCRIPTORS) as usize
             {
-                let received = libc::CMSG_DATA(header).cast::<[RawFd; 2]>();
-                let descriptor = |number| OwnedFd::from_raw_fd(number);
-                network = Some(received.read_unaligned().map(descriptor));
+                let long = (*header).cmsg_len as usize == libc::CMSG_LEN(BOTH) as usize;
+                let [device, sockets] = libc::CMSG_DATA(header)
+                    .cast::<[RawFd; 2]>()
+                    .read_unaligned();
+                network = Some(Network {
+                    device: OwnedFd::from_raw_fd(device),
+                    sockets: long.then(|| OwnedFd::from_raw_fd(sockets)),
+                });
             }
         }
         Ok(length)
@@ -120,10 +139,11 @@ pub fn receive_network(from: &mut UnixStream) -> io::Result<Result<[OwnedFd; 2],
     }
 }
 
-/// The bytes of the descriptors.
-const DESCRIPTORS: u32 = size_of::<[RawFd; 2]>() as u32;
+/// The bytes of one descriptor and of both.
+const ONE: u32 = size_of::<RawFd>() as u32;
+const BOTH: u32 = 2 * ONE;
 
-/// Room for a header and the descriptors, aligned as a header.
+/// Room for a header and both descriptors, aligned as a header.
 #[derive(Default)]
 #[repr(align(8))]
 struct Space([u8; 32]);
@@ -144,7 +164,7 @@ fn with_message<T>(
     message.msg_iovlen = 1;
     message.msg_control = space.0.as_mut_ptr().cast();
     // SAFETY: it computes a size.
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTORS) } as _;
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(BOTH) } as _;
     call(&mut message)
 }
 
@@ -201,4 +221,40 @@ fn read_list<T>(
 ) -> io::Result<Vec<T>> {
     let count = read_number(from)?;
     (0..count).map(|_| each(from)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_network_arrives_with_and_without_a_table_of_sockets() {
+        for with in [false, true] {
+            let (mut helper, mut parent) = UnixStream::pair().unwrap();
+            let (mut reading, device) = UnixStream::pair().unwrap();
+            let sockets = with.then(|| OwnedFd::from(File::open("/dev/zero").unwrap()));
+            let network = Network {
+                device: device.into(),
+                sockets,
+            };
+            send_network(&mut helper, &Ok(network)).unwrap();
+            let arrived = receive_network(&mut parent).unwrap().unwrap();
+            UnixStream::from(arrived.device).write_all(b"!").unwrap();
+            reading.read_exact(&mut [0]).unwrap();
+            assert_eq!(arrived.sockets.is_some(), with);
+            if let Some(sockets) = arrived.sockets {
+                File::from(sockets).read_exact(&mut [0; 8]).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_reason_arrives_in_place_of_a_network() {
+        let (mut helper, mut parent) = UnixStream::pair().unwrap();
+        send_network(&mut helper, &Err("no device".to_owned())).unwrap();
+        let reason = receive_network(&mut parent).unwrap().unwrap_err();
+        assert_eq!(reason, "no device");
+    }
 }

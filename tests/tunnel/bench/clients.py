@@ -69,7 +69,8 @@ class Client:
 def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
     """Runs a client whose port leads to `to` inside the tunnel, for the length of the block."""
     if kind in REFERENCES:
-        with _congestion(space, "bbr" if kind == KERNEL_BBR else None), _kernel(space, tunnel, to) as one:
+        control = _congestion(space, "bbr") if kind == KERNEL_BBR else contextlib.nullcontext()
+        with control, _kernel(space, tunnel, to) as one:
             yield one
         return
     port = free_port()
@@ -110,11 +111,11 @@ def served(kinds: Iterable[str], congestion: str | None = None) -> Iterator[tupl
 
 
 @contextlib.contextmanager
-def _congestion(space: Space, name: str | None) -> Iterator[None]:
+def _congestion(space: Space, name: str) -> Iterator[None]:
     """Has connections of the namespace use a congestion control, for the length of the block."""
     setting = "net.ipv4.tcp_congestion_control"
     before = space.run("sysctl", "-n", setting).strip()
-    space.run("sysctl", "-qw", f"{setting}={name or before}")
+    space.run("sysctl", "-qw", f"{setting}={name}")
     try:
         yield
     finally:

@@ -45,8 +45,8 @@ class Process:
 def process(of: Flow | Client) -> Process | None:
     """Returns the process behind a flow or a client connection of a device, such as that of `exec`.
 
-    None if another way brought it here, if it comes from another machine, or if its socket was gone already. Works for saved and loaded flows too:
-    `flow.metadata` keeps it, as "watm_process" and "watm_pid".
+    None if another way brought it here, if it comes from another machine, or if its socket was gone already. Works for
+    saved and loaded flows too: `flow.metadata` keeps it, as "watm_process" and "watm_pid".
     """
     client = of.client_conn if isinstance(of, Flow) else of
     found = _processes.get(client)
@@ -83,15 +83,23 @@ class Sockets:
         """The processes that were found last, the latest first: they are likely to have the next socket too."""
 
     @classmethod
-    def of_this_machine(cls) -> "Sockets":
-        """Returns the sockets of mitmproxy's own namespace. Raises OSError."""
-        return cls(_native.SocketTable(), Path("/proc/self/ns/net"))
+    def of_this_machine(cls) -> "Sockets | None":
+        """Returns the sockets of mitmproxy's own namespace; None if the system does not tell them."""
+        try:
+            return cls(_native.SocketTable(), Path("/proc/self/ns/net"))
+        except OSError as e:
+            logger.debug("cannot look for the processes of connections: %s", e)
+            return None
 
     @classmethod
-    def of_device(cls, device: _native.Launched, namespace: str | None) -> "Sockets":
-        """Returns the sockets of the namespace that a device is for; None means that of a program. Raises OSError."""
+    def of_device(cls, device: _native.Launched, namespace: str | None) -> "Sockets | None":
+        """Returns the sockets of the namespace that a device is for, or of its program if `namespace` is None.
+
+        None if the system does not tell them. Raises OSError.
+        """
+        table = device.sockets()
         file = f"/proc/{device.pid}/ns/net" if namespace is None else _native.namespace_file(namespace)
-        return cls(device.sockets(), Path(file))
+        return None if table is None else cls(table, Path(file))
 
     def owner(self, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> Process | None:
         """Returns the process with the socket of a connection; None without one, or if there are too many connections."""

@@ -56,10 +56,10 @@ pub fn launch(mut helper: Command, plan: &Plan) -> io::Result<Launched> {
     let received = control::send_plan(&mut control, plan)
         .and_then(|()| control::receive_network(&mut control));
     let failed = match received {
-        Ok(Ok([device, table])) => {
+        Ok(Ok(network)) => {
             return Ok(Launched {
-                device: Some(device),
-                sockets: Some(SocketTable::of(table)),
+                device: Some(network.device),
+                sockets: network.sockets.map(SocketTable::of),
                 control,
                 helper: child,
             });
@@ -84,7 +84,7 @@ impl Launched {
         self.device.take()
     }
 
-    /// Takes the table of the network's sockets.
+    /// Takes the table of the network's sockets. There is none on a kernel without sock_diag(7).
     pub fn take_sockets(&mut self) -> Option<SocketTable> {
         self.sockets.take()
     }
