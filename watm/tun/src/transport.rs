@@ -199,10 +199,15 @@ impl Tun {
 
     /// Gives a packet from the device to the stack.
     fn handle_packet(&mut self, packet: &[u8], returned: bool, host: &mut dyn Host) {
-        let origin = self.origin.clone();
-        let (netstack, mut sink) = self.stack_and_sink(host.now());
-        sink.returned = returned;
-        netstack.handle_packet(&origin, packet, host, &mut sink);
+        let mut sink = Sink {
+            device: &mut self.device,
+            network: &mut self.network,
+            generations: &mut self.generations,
+            now: host.now(),
+            returned,
+        };
+        self.netstack
+            .handle_packet(&self.origin, packet, host, &mut sink);
     }
 
     /// Receives what one call takes, and passes it through the bad network to the stack.
