@@ -29,6 +29,7 @@ type sessionOptions struct {
 	peerPublicKey string
 	presharedKey  string
 	addresses     string
+	listenPort    int
 	mtu           int
 	keepalive     int
 	path          tunnel.Path
@@ -42,6 +43,7 @@ func (o *sessionOptions) flags(set *flag.FlagSet) {
 	set.StringVar(&o.peerPublicKey, "peer-public-key", "", "the server's public key, base64")
 	set.StringVar(&o.presharedKey, "psk", "", "pre-shared key, base64")
 	set.StringVar(&o.addresses, "address", "10.0.0.1", "inner addresses, comma-separated")
+	set.IntVar(&o.listenPort, "listen-port", 0, "this client's UDP port, 0: any")
 	set.IntVar(&o.mtu, "mtu", 1420, "largest inner packet in bytes")
 	set.IntVar(&o.keepalive, "keepalive", 0, "persistent keepalive in seconds, 0: off")
 	set.DurationVar(&o.path.Delay, "delay", 0, "round trip to add to the path")
@@ -88,6 +90,7 @@ func (o sessionOptions) openTunnel() (*tunnel.Tunnel, error) {
 		PeerPublicKey: o.peerPublicKey,
 		PresharedKey:  o.presharedKey,
 		Addresses:     addresses,
+		ListenPort:    o.listenPort,
 		MTU:           o.mtu,
 		Keepalive:     o.keepalive,
 		Path:          o.path,

@@ -280,14 +280,17 @@ func (*captured) run(_ context.Context, s *session) (any, error) {
 	return map[string][][]byte{"packets": t.TakeCaptured()}, nil
 }
 
-type rebind struct{ noFlags }
+type rebind struct {
+	noFlags
+	Port int `json:"port"`
+}
 
-func (*rebind) run(_ context.Context, s *session) (any, error) {
+func (a *rebind) run(_ context.Context, s *session) (any, error) {
 	t, err := s.needTunnel()
 	if err != nil {
 		return nil, err
 	}
-	return nil, t.Rebind()
+	return nil, t.Rebind(a.Port)
 }
 
 type setServer struct {

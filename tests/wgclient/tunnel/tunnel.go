@@ -35,6 +35,7 @@ type Config struct {
 	PeerPublicKey string
 	PresharedKey  string // empty: none
 	Addresses     []netip.Addr
+	ListenPort    int // UDP, 0: any
 	MTU           int
 	Keepalive     int // seconds, 0: off
 	Path          Path
@@ -131,10 +132,10 @@ func (t *Tunnel) Handshake(timeout time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("no handshake within %v", timeout)
 }
 
-// Rebind moves the client to another UDP port of its own, as a phone does that
+// Rebind moves the client to another UDP port of its own, 0: any, as a phone does that
 // changes networks.
-func (t *Tunnel) Rebind() error {
-	return t.device.IpcSet("listen_port=0\n")
+func (t *Tunnel) Rebind(port int) error {
+	return t.device.IpcSet(fmt.Sprintf("listen_port=%d\n", port))
 }
 
 // SetServer sends to another address of the server from now on.
@@ -207,7 +208,7 @@ func (c Config) settings() (string, error) {
 		return "", err
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "private_key=%x\npublic_key=%x\n", private, public)
+	fmt.Fprintf(&text, "private_key=%x\nlisten_port=%d\npublic_key=%x\n", private, c.ListenPort, public)
 	if c.PresharedKey != "" {
 		shared, err := decodeKey("preshared key", c.PresharedKey)
 		if err != nil {
