@@ -25,10 +25,10 @@ from collections import defaultdict
 from watm_test_support import machine
 from watm_test_support.certificates import Authority
 from watm_test_support.ports import free_port
+from watm_test_support.quota import limited, preferred, used
 from watm_test_support.repository import ROOT
 
-from .quota import limited, preferred
-from .servers import CIPHER, HAVE_WORKERS, HOST, SERVERS, Case, running, used
+from .servers import CIPHER, HAVE_WORKERS, HOST, SERVERS, Case, running
 
 SIZES = (10, 100, 1000, 10000)
 # The number of connections to a part of a processor. Opening many more would be most of its work.

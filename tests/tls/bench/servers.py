@@ -159,24 +159,3 @@ def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def used(session: int) -> float:
-    """Returns the CPU seconds of a program and its children."""
-    return sum(_of(session, "[0-9]*/stat").values())
-
-
-def threads(session: int) -> dict[int, float]:
-    """Returns the CPU seconds of each thread, by its id."""
-    return _of(session, "[0-9]*/task/[0-9]*/stat")
-
-
-def _of(session: int, stats: str) -> dict[int, float]:
-    seconds = {}
-    for stat in pathlib.Path("/proc").glob(stats):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                ticks = int(fields[11]) + int(fields[12])
-                seconds[int(stat.parent.name)] = ticks / os.sysconf("SC_CLK_TCK")
-    return seconds

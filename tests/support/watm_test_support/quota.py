@@ -1,11 +1,11 @@
-"""A quota of each processor for a server's workers, so that the load has enough of the rest."""
+"""CPU times of a server's threads, and a quota of a processor for each of its workers, so that the
+load of a benchmark has enough of the rest.
+"""
 
 import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-
-from .servers import threads
 
 # Version 1 of control groups, in which each thread can have a group of its own.
 GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
@@ -26,19 +26,19 @@ def preferred() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def limited(session: int, workers: int, percent: int, load: Callable[[], object]) -> Iterator[None]:
+def limited(session: int, workers: int, percent: int, load: Callable[[], object], period: int = PERIOD) -> Iterator[None]:
     """Limits each of the session's busiest threads under `load` to this share of a processor of its
     own. Other threads share the first one's.
     """
     before = threads(session)
     load()
-    used = {thread: seconds - before.get(thread, 0) for thread, seconds in threads(session).items()}
-    busiest = sorted(used, key=lambda thread: used[thread], reverse=True)[:workers]
+    spent = {thread: seconds - before.get(thread, 0) for thread, seconds in threads(session).items()}
+    busiest = sorted(spent, key=lambda thread: spent[thread], reverse=True)[:workers]
     with _groups(map(str, range(workers))) as groups:
         for group in groups:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD))
-            (group / "cpu.cfs_quota_us").write_text(str(PERIOD * percent // 100))
-        for thread in used:
+            (group / "cpu.cfs_period_us").write_text(str(period))
+            (group / "cpu.cfs_quota_us").write_text(str(period * percent // 100))
+        for thread in spent:
             number = busiest.index(thread) if thread in busiest else 0
             os.sched_setaffinity(thread, {number})
             (groups[number] / "tasks").write_text(str(thread))
@@ -47,7 +47,7 @@ def limited(session: int, workers: int, percent: int, load: Callable[[], object]
 
 @contextlib.contextmanager
 def _groups(names: Iterable[str]) -> Iterator[list[pathlib.Path]]:
-    groups = [GROUPS / f"bench-tls-{os.getpid()}-{name}" for name in names]
+    groups = [GROUPS / f"bench-{os.getpid()}-{name}" for name in names]
     try:
         for group in groups:
             group.mkdir()
@@ -59,3 +59,24 @@ def _groups(names: Iterable[str]) -> Iterator[list[pathlib.Path]]:
                 with contextlib.suppress(ProcessLookupError):
                     (GROUPS / "tasks").write_text(thread)
             group.rmdir()
+
+
+def used(session: int) -> float:
+    """Returns the CPU seconds of a program and its children."""
+    return sum(_of(session, "[0-9]*/stat").values())
+
+
+def threads(session: int) -> dict[int, float]:
+    """Returns the CPU seconds of each thread, by its id."""
+    return _of(session, "[0-9]*/task/[0-9]*/stat")
+
+
+def _of(session: int, stats: str) -> dict[int, float]:
+    seconds = {}
+    for stat in pathlib.Path("/proc").glob(stats):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                ticks = int(fields[11]) + int(fields[12])
+                seconds[int(stat.parent.name)] = ticks / os.sysconf("SC_CLK_TCK")
+    return seconds
