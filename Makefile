@@ -486,13 +486,19 @@ bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
 
 # Modules in front of applications, and as plugins of other programs.
 .PHONY: test-serve run-test-serve
-test-serve: $(BUILD)/venv-3.13/ready test-guest
+test-serve: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(MAKE) --no-print-directory run-test-serve
 
 run-test-serve:
 	tests/setup/apt.sh want curl haproxy openssl nginx ss wrk ss-server tor promtool
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
+
+# The gain of a second worker for the peers of a WireGuard server.
+.PHONY: bench-workers
+bench-workers: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m tests.serve.bench
 
 # Programs with proxy settings, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel

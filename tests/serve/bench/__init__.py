@@ -1,0 +1,1 @@
+"""`make bench-workers`: the gain of a second worker for WireGuard."""
