@@ -38,6 +38,11 @@ async def main() -> None:
             state = {
                 "cpu": time.process_time(),
                 "calls": stats["host.process_calls"],
+                **{
+                    f"{what}_{way}": stats[f"host.{what}_{way}"]
+                    for what in ("packets", "bytes")
+                    for way in ("received", "sent")
+                },
                 "restarts": stats["host.restarts"] + other.stats()["host.restarts"],
                 "flows": device.status().flows,
                 "opened": stats["host.flows_opened"],

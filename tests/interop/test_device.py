@@ -1,5 +1,6 @@
-"""Faults around a TUN device, in a network namespace that each test makes: the device disappears, and a program opens
-flows without end. Each costs one line of the log, and nothing of other servers in the process.
+"""A TUN device in a network namespace that each test makes. Long segments and datagrams cross it in one piece. Faults
+around it cost one line of the log each, and nothing of other servers in the process: the device disappears, and a program
+opens flows without end.
 """
 
 import contextlib
@@ -40,6 +41,45 @@ with socket.create_connection(("192.0.2.7", 80), 20) as kept, socket.socket(sock
         new.sendall(b"new")
         assert new.recv(100) == b"new"
     print(answered)
+"""
+
+# Sends 20 MB each way on one connection over each family, then datagrams of 1,000 bytes, six in each call.
+BULK = """
+import hashlib, os, socket, threading
+sent = os.urandom(20_000_000)
+for host in ("192.0.2.7", "2001:db8::7"):
+    with socket.create_connection((host, 80), 20) as s:
+        s.settimeout(20)
+        threading.Thread(target=s.sendall, args=(sent,), daemon=True).start()
+        received = bytearray()
+        while len(received) < len(sent):
+            received += s.recv(1 << 20)
+        assert hashlib.sha256(received).digest() == hashlib.sha256(sent).digest()
+UDP_SEGMENT = 103
+for family, host in ((socket.AF_INET, "192.0.2.7"), (socket.AF_INET6, "2001:db8::7")):
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        s.settimeout(20)
+        s.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
+        datagrams = [bytes([number]) * 1000 for number in range(5)] + [b"the rest"]
+        s.sendto(b"".join(datagrams), (host, 53))
+        assert sorted(s.recv(2000) for _ in datagrams) == sorted(datagrams)
+"""
+
+# Attaches to a device without headers, and sends six datagrams in one call. Prints the lengths of the packets.
+PLAIN = """
+import fcntl, os, socket, struct, sys
+TUNSETIFF, IFF_TUN, IFF_NO_PI, UDP_SEGMENT = 0x400454CA, 0x0001, 0x1000, 103
+device = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", sys.argv[1].encode(), IFF_TUN | IFF_NO_PI))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
+    s.sendto(bytes(5_500), ("192.0.2.7", 53))
+lengths = []
+while sum(lengths) < 5_500:
+    packet = os.read(device, 70_000)
+    if packet[0] >> 4 == 4:
+        lengths.append(len(packet))
+print(lengths)
 """
 
 # Uses a flow, says so, and waits for the end of the process.
@@ -113,6 +153,8 @@ def serving(log: pathlib.Path) -> Iterator[Server]:
         space.run("ip", "address", "add", "198.18.0.2/32", "dev", DEVICE)
         space.run("ip", "link", "set", DEVICE, "up")
         space.run("ip", "route", "add", "192.0.2.0/24", "dev", DEVICE)
+        space.run("ip", "address", "add", "fd00::2/128", "dev", DEVICE, "nodad")
+        space.run("ip", "route", "add", "2001:db8::/64", "dev", DEVICE)
         server = Server(space, log)
         try:
             yield server
@@ -133,6 +175,20 @@ def delete_its_namespace(server: Server) -> None:
     """Moves the device to another namespace, and deletes that."""
     with spaces(1) as [other]:
         server.space.run("ip", "link", "set", DEVICE, "netns", other.name)
+
+
+def test_long_segments_and_datagrams_cross_the_device_in_one_piece(tmp_path: pathlib.Path) -> None:
+    with serving(tmp_path / "log") as server:
+        server.space.run(sys.executable, "-c", BULK)
+        state = server.state()
+        # The device carries packets of 1,500 bytes.
+        assert state["bytes_received"] / state["packets_received"] > 3_000, state
+        assert state["bytes_sent"] / state["packets_sent"] > 3_000, state
+        assert state["restarts"] == 0
+        server.process.communicate()
+        # A device that stays has no offloads afterwards.
+        lengths = server.space.run(sys.executable, "-c", PLAIN, DEVICE)
+        assert lengths == "[1028, 1028, 1028, 1028, 1028, 528]\n"
 
 
 @pytest.mark.parametrize("disappear", [delete, delete_its_namespace], ids=["deleted", "namespace"])

@@ -10,13 +10,15 @@ use super::{Failure, HostObject, State};
 use crate::ErrorCode;
 use crate::recording::{Digest, import};
 use watm_net::ports::Port;
-use watm_net::sockets::{PacketPort, Protocol};
+use watm_net::sockets::{Checksum, Offloads, PacketInfo, PacketPort, Protocol};
 
 /// A granted device, taken by an instance.
 pub struct PacketDevice {
     label: String,
     port: Arc<PacketPort>,
     waker: Waker,
+    /// The offloads that the module has set.
+    offloads: Offloads,
 }
 
 impl HostObject for PacketDevice {
@@ -45,18 +47,19 @@ impl packets::HostPacketDevice for State {
         })
         .take(self, |state| {
             let device = state.table.get(&device)?;
-            let (payload, lengths) = match state.serves() {
+            let (payload, packets) = match state.serves() {
                 true => device.port.receive(
+                    device.offloads,
                     max_packets as usize,
                     max_bytes as usize,
                     &mut Context::from_waker(&device.waker),
                 )?,
                 false => (Vec::new(), Vec::new()),
             };
-            state.moved |= !lengths.is_empty();
+            state.moved |= !packets.is_empty();
             Ok(packets::PacketBatch {
                 payload,
-                packets: lengths.into_iter().map(info_of).collect(),
+                packets: packets.into_iter().map(to_wit).collect(),
             })
         })
     }
@@ -71,12 +74,11 @@ impl packets::HostPacketDevice for State {
         })
         .take(self, |state| {
             let device = state.table.get(&device)?;
-            let total: u64 = batch.packets.iter().map(|info| u64::from(info.len)).sum();
-            if total != batch.payload.len() as u64 || !batch.packets.iter().all(is_whole) {
+            if !is_valid(&batch, device.offloads) {
                 return Err(ErrorCode::InvalidArgument.into());
             }
-            let lengths = batch.packets.iter().map(|info| info.len as usize);
-            device.port.send(&batch.payload, lengths);
+            let packets = batch.packets.iter().map(from_wit);
+            device.port.send(&batch.payload, packets);
             state.moved |= !batch.packets.is_empty();
             // A list in a 32-bit memory has fewer than 4 G entries.
             Ok(batch.packets.len() as u32)
@@ -90,12 +92,22 @@ impl packets::HostPacketDevice for State {
     ) -> wasmtime::Result<packets::Offloads> {
         self.turn(import::PacketDeviceSetOffloads, || (device.rep(), &wanted))
             .take(self, |state| {
-                state.table.get(&device)?;
-                // The devices of this host have none.
+                let device = state.table.get_mut(&device)?;
+                let wanted = Offloads {
+                    checksum: wanted.checksum,
+                    tcp_segments: wanted.tcp_segments,
+                    udp_segments: wanted.udp_segments,
+                };
+                device.offloads = wanted.and(device.port.offloads());
+                let Offloads {
+                    checksum,
+                    tcp_segments,
+                    udp_segments,
+                } = device.offloads;
                 Ok(packets::Offloads {
-                    checksum: false,
-                    tcp_segments: false,
-                    udp_segments: false,
+                    checksum,
+                    tcp_segments,
+                    udp_segments,
                 })
             })
             .map_err(Failure::into_trap)
@@ -126,21 +138,53 @@ impl State {
         let port = port.clone();
         let waker = self.take(Protocol::Packets, label, token)?;
         let label = label.to_owned();
-        let device = PacketDevice { label, port, waker };
+        let device = PacketDevice {
+            label,
+            port,
+            waker,
+            offloads: Offloads::default(),
+        };
         Ok(self.keep(device)?.rep())
     }
 }
 
-fn info_of(len: u32) -> packets::PacketInfo {
+/// Returns true if the lengths add up to the payload, and each entry is valid with these offloads.
+fn is_valid(batch: &packets::PacketBatch, offloads: Offloads) -> bool {
+    let mut rest = batch.payload.as_slice();
+    let valid = batch.packets.iter().all(|info| {
+        let Some((packet, tail)) = rest.split_at_checked(info.len as usize) else {
+            return false;
+        };
+        rest = tail;
+        from_wit(info).is_valid(packet, offloads)
+    });
+    valid && rest.is_empty()
+}
+
+fn to_wit(info: PacketInfo) -> packets::PacketInfo {
     packets::PacketInfo {
-        len,
-        checksum: packets::Checksum::Complete,
-        segment_size: None,
+        len: info.len,
+        checksum: match info.checksum {
+            Checksum::Complete => packets::Checksum::Complete,
+            Checksum::Verified => packets::Checksum::Verified,
+            Checksum::Partial { start, offset } => {
+                packets::Checksum::Partial(packets::PartialChecksum { start, offset })
+            }
+        },
+        segment_size: info.segment_size,
     }
 }
 
-/// Returns true if the packet needs no offload.
-fn is_whole(info: &packets::PacketInfo) -> bool {
-    let partial = matches!(info.checksum, packets::Checksum::Partial(_));
-    !partial && info.segment_size.is_none()
+fn from_wit(info: &packets::PacketInfo) -> PacketInfo {
+    PacketInfo {
+        len: info.len,
+        checksum: match info.checksum {
+            packets::Checksum::Complete => Checksum::Complete,
+            packets::Checksum::Verified => Checksum::Verified,
+            packets::Checksum::Partial(packets::PartialChecksum { start, offset }) => {
+                Checksum::Partial { start, offset }
+            }
+        },
+        segment_size: info.segment_size,
+    }
 }

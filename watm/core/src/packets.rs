@@ -62,10 +62,15 @@ impl PacketBatch {
 
     /// Append one packet with its checksum.
     pub fn push(&mut self, packet: &[u8]) {
+        self.push_unfinished(packet, PacketInfo::default());
+    }
+
+    /// Append an entry of this description, whose length is set.
+    pub fn push_unfinished(&mut self, packet: &[u8], info: PacketInfo) {
         self.payload.extend_from_slice(packet);
         self.packets.push(PacketInfo {
             len: u32::try_from(packet.len()).expect("a packet is shorter than 4 GiB"),
-            ..PacketInfo::default()
+            ..info
         });
     }
 
@@ -74,6 +79,17 @@ impl PacketBatch {
         self.payload.clear();
         self.packets.clear();
     }
+}
+
+/// Work that one side may leave to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offloads {
+    /// Checksums may be [partial](Checksum::Partial).
+    pub checksum: bool,
+    /// An entry may stand for several TCP segments.
+    pub tcp_segments: bool,
+    /// An entry may stand for several UDP datagrams.
+    pub udp_segments: bool,
 }
 
 /// A device for IP packets, granted by the host. Closed when dropped.
@@ -88,7 +104,12 @@ pub trait PacketDevice {
     /// the rest. Packets that the system refuses are lost, and count as accepted.
     fn send(&mut self, batch: &PacketBatch) -> Result<u32, ErrorCode>;
 
-    /// The longest packet that the system sends into the device, in bytes.
+    /// Set the offloads that entries may use in both directions from now on. Returns those of
+    /// `wanted` that the device has. None at first.
+    fn set_offloads(&mut self, wanted: Offloads) -> Offloads;
+
+    /// The longest packet that the system sends into the device, in bytes, unless the entry stands
+    /// for several.
     fn mtu(&self) -> u32;
 }
 

@@ -1,7 +1,7 @@
 //! Devices for packets, on the import `packets`. Transports that use them name `packets` in
 //! `export!`.
 
-use watm_core::packets::{Checksum, PacketBatch, PacketDevice, PacketInfo, set_provider};
+use watm_core::packets::{Checksum, Offloads, PacketBatch, PacketDevice, PacketInfo, set_provider};
 use watm_core::{ErrorCode, Token};
 
 use crate::bindings::watm::transport::packets as wit;
@@ -49,6 +49,19 @@ impl PacketDevice for Device {
                 packets: &self.descriptions,
             })
             .map_err(to_error)
+    }
+
+    fn set_offloads(&mut self, wanted: Offloads) -> Offloads {
+        let had = self.device.set_offloads(wit::Offloads {
+            checksum: wanted.checksum,
+            tcp_segments: wanted.tcp_segments,
+            udp_segments: wanted.udp_segments,
+        });
+        Offloads {
+            checksum: had.checksum,
+            tcp_segments: had.tcp_segments,
+            udp_segments: had.udp_segments,
+        }
     }
 
     fn mtu(&self) -> u32 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::ip::Packet;
+use crate::offload;
 use crate::table::{Key, Protocol};
 use crate::{PacketSink, PeerId};
 
@@ -74,7 +75,11 @@ impl Elsewhere {
             true => None,
             false => self.0.get(&flow).copied(),
         };
-        if sink.decline(key.peer, packet.whole, holder) {
+        let mut declined = false;
+        offload::divide(packet, |packet| {
+            declined |= sink.decline(key.peer, packet, holder)
+        });
+        if declined {
             return true;
         }
         if holder.is_some() {

@@ -24,6 +24,7 @@ mod io;
 mod ip;
 mod label;
 mod limit;
+mod offload;
 mod port;
 mod table;
 mod tcp;
@@ -36,7 +37,9 @@ use std::rc::Rc;
 
 pub use config::{Algorithm, Config};
 pub use elsewhere::FlowKey;
+pub use offload::finish;
 pub use table::Protocol;
+use watm_core::packets::{Checksum, PacketInfo};
 use watm_core::{ByteStream, DatagramFlow, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;
@@ -70,6 +73,16 @@ pub struct Origin {
 pub trait PacketSink {
     /// Send an IP packet to this peer.
     fn send(&mut self, peer: PeerId, packet: &[u8]);
+
+    /// Returns true if packets to this peer are better sent unfinished.
+    fn finishes(&self, _peer: PeerId) -> bool {
+        false
+    }
+
+    /// Send a packet whose checksum is partial, and which may stand for several.
+    fn send_unfinished(&mut self, peer: PeerId, packet: &[u8], info: &PacketInfo) {
+        finish(packet, info, |packet| self.send(peer, packet));
+    }
 
     /// Returns true if another stack takes a packet that has no flow here: `holder`, if the stack
     /// [knows](Netstack::put_elsewhere) the flow's holder. Otherwise the stack answers it.
@@ -144,12 +157,35 @@ impl Netstack {
         host: &mut dyn Host,
         sink: &mut dyn PacketSink,
     ) {
+        self.handle_unfinished(origin, packet, &PacketInfo::default(), host, sink);
+    }
+
+    /// Like [`handle_packet`](Self::handle_packet), for a packet whose checksum may be verified or
+    /// partial, and which may stand for several.
+    pub fn handle_unfinished(
+        &mut self,
+        origin: &Origin,
+        packet: &[u8],
+        info: &PacketInfo,
+        host: &mut dyn Host,
+        sink: &mut dyn PacketSink,
+    ) {
         let io = &mut Io::new(host, sink, self.labels);
-        let Some(packet) = self.read(origin.peer, packet, io) else {
+        let Some(mut packet) = self.read(origin.peer, packet, io) else {
             return;
         };
         let Some(fragment) = packet.fragment else {
-            self.carry(origin, &packet, io);
+            packet.verified = info.checksum != Checksum::Complete;
+            packet.segment_size = info.segment_size;
+            if packet.segment_size.is_none() || packet.protocol == ip::TCP {
+                self.carry(origin, &packet, io);
+                return;
+            }
+            offload::divide(&packet, |piece| {
+                if let Some(piece) = self.read(origin.peer, piece, io) {
+                    self.carry(origin, &piece, io);
+                }
+            });
             return;
         };
         self.counters.fragments_in += 1;

@@ -508,7 +508,8 @@ fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     let sound = !bare
         && datagram.src_port() != 0
         && datagram.dst_port() != 0
-        && (datagram.checksum() == 0
+        && (packet.verified
+            || datagram.checksum() == 0
             || checksum::transport(message, packet.source, packet.destination, ip::UDP)
                 == u16::MAX);
     sound.then_some(datagram)

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use watm_core::packets;
+use watm_core::packets::{self, PacketInfo};
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramFlow, Destination, ErrorCode, Host, Instant,
     Level, PeerStatus, StartOptions, Status, Token, Transport, Wakeup,
 };
 use watm_netem::{Arrived, Direction as Way, Netem};
-use watm_netstack::{Config as StackConfig, Netstack, Origin, PacketSink, PeerId};
+use watm_netstack::{Config as StackConfig, Netstack, Origin, PacketSink, PeerId, finish};
 
 use crate::config::Config;
 use crate::device::Device;
@@ -199,6 +199,16 @@ impl Tun {
 
     /// Gives a packet from the device to the stack.
     fn handle_packet(&mut self, packet: &[u8], returned: bool, host: &mut dyn Host) {
+        self.handle_unfinished(packet, &PacketInfo::default(), returned, host);
+    }
+
+    fn handle_unfinished(
+        &mut self,
+        packet: &[u8],
+        info: &PacketInfo,
+        returned: bool,
+        host: &mut dyn Host,
+    ) {
         let mut sink = Sink {
             device: &mut self.device,
             network: &mut self.network,
@@ -207,7 +217,21 @@ impl Tun {
             returned,
         };
         self.netstack
-            .handle_packet(&self.origin, packet, host, &mut sink);
+            .handle_unfinished(&self.origin, packet, info, host, &mut sink);
+    }
+
+    /// Gives an entry of the device to the stack, or the packets it stands for to the bad network.
+    fn handle_entry(&mut self, packet: &[u8], info: &PacketInfo, host: &mut dyn Host) {
+        let now = host.now();
+        if self.network.is_idle() {
+            self.handle_unfinished(packet, info, false, host);
+            return;
+        }
+        finish(packet, info, |packet| {
+            if !is_taken(&mut self.network, Way::FromPeer, packet, now) {
+                self.handle_packet(packet, false, host);
+            }
+        });
     }
 
     /// Receives what one call takes, and passes it through the bad network to the stack.
@@ -223,10 +247,8 @@ impl Tun {
                 Ok(batch) => {
                     // A batch may be short for its bytes alone: only an empty one is the end.
                     self.readable = !batch.is_empty();
-                    for (_, packet) in batch.iter() {
-                        if !is_taken(&mut self.network, Way::FromPeer, packet, host.now()) {
-                            self.handle_packet(packet, false, host);
-                        }
+                    for (info, packet) in batch.iter() {
+                        self.handle_entry(packet, info, host);
                     }
                 }
                 Err(error) => return self.end(&error, host),
@@ -352,6 +374,17 @@ impl PacketSink for Sink<'_> {
     fn send(&mut self, _: PeerId, packet: &[u8]) {
         if !self.generations.pass_on(packet) {
             self.dispatch(packet);
+        }
+    }
+
+    fn finishes(&self, _: PeerId) -> bool {
+        self.device.divides() && self.network.is_idle() && self.generations.is_serving()
+    }
+
+    fn send_unfinished(&mut self, peer: PeerId, packet: &[u8], info: &PacketInfo) {
+        match self.finishes(peer) {
+            true => self.device.push_unfinished(packet, info),
+            false => finish(packet, info, |packet| self.send(peer, packet)),
         }
     }
 

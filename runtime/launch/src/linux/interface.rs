@@ -118,7 +118,9 @@ fn open() -> Result<OwnedFd, String> {
 
 fn attach(device: &OwnedFd) -> Result<(), Errno> {
     let mut request = named(NAME);
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+    // With the header, checksums and long segments are left to the kernel.
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as i16;
     ioctl(device, libc::TUNSETIFF as _, &mut request)
 }
 

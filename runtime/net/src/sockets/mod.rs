@@ -30,7 +30,7 @@ pub use lingering::linger;
 pub use options::readable_bytes;
 pub use share::{share_address, share_datagram_address};
 pub use tcp::{Connection, TcpPort};
-pub use tun::{PacketDevice, PacketPort};
+pub use tun::{Checksum, Offloads, PacketDevice, PacketInfo, PacketPort};
 pub use udp::{Entry, Sent, UdpPort};
 pub(crate) use udp::{SendOutcome, Waiting};
 pub use upstream::{

@@ -1,15 +1,17 @@
 //! Raw packets of IP at the device of the transport `tun`, as any program behind the device can send them.
 //!
 //! A packet is the bytes of the program as they come, a good packet that is damaged, or one whose
-//! lengths lie. Pings in between must be answered, whatever came before them.
+//! lengths lie. Some come with an entry that says that they are unfinished, or stand for several.
+//! Pings in between must be answered, whatever came before them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use watm_core::packets::{PacketBatch, PacketDevice, set_provider};
+use watm_core::packets::{Checksum, Offloads, PacketBatch, PacketDevice, PacketInfo, set_provider};
 use watm_core::{ErrorCode, Host, Instant, Level, StartOptions, Token, Transport, Wakeup};
+use watm_netstack::finish;
 use watm_tun::Tun;
 
 use crate::packet;
@@ -26,7 +28,8 @@ const DEVICE: Token = 0;
 /// The packets of the device of this thread.
 #[derive(Default)]
 struct Queue {
-    to_module: VecDeque<Vec<u8>>,
+    to_module: VecDeque<(Vec<u8>, PacketInfo)>,
+    /// Finished.
     from_module: Vec<Vec<u8>>,
     gone: bool,
 }
@@ -43,9 +46,9 @@ impl PacketDevice for Device {
             let mut batch = PacketBatch::default();
             while batch.packets.len() < max_packets as usize
                 && batch.payload.len() < max_bytes as usize
-                && let Some(packet) = queue.to_module.pop_front()
+                && let Some((packet, info)) = queue.to_module.pop_front()
             {
-                batch.push(&packet);
+                batch.push_unfinished(&packet, info);
             }
             match queue.gone && batch.is_empty() {
                 true => Err(ErrorCode::ConnectionAborted),
@@ -56,10 +59,19 @@ impl PacketDevice for Device {
 
     fn send(&mut self, batch: &PacketBatch) -> Result<u32, ErrorCode> {
         QUEUE.with_borrow_mut(|queue| {
-            let sent = batch.iter().map(|(_, packet)| packet.to_vec());
-            queue.from_module.extend(sent);
+            for (info, packet) in batch.iter() {
+                let before = queue.from_module.len();
+                finish(packet, info, |packet| {
+                    queue.from_module.push(packet.to_vec())
+                });
+                assert!(queue.from_module.len() > before, "{info:?} is malformed");
+            }
         });
         Ok(batch.packets.len() as u32)
+    }
+
+    fn set_offloads(&mut self, wanted: Offloads) -> Offloads {
+        wanted
     }
 
     fn mtu(&self) -> u32 {
@@ -70,7 +82,7 @@ impl PacketDevice for Device {
 pub fn run(input: &[u8]) {
     let mut program = Program::new(input);
     let mut world = World::new();
-    while let Some(step) = program.step(10) {
+    while let Some(step) = program.step(12) {
         match step {
             0..=2 => world.arrive(program.bytes().to_vec()),
             3 | 4 => {
@@ -92,6 +104,14 @@ pub fn run(input: &[u8]) {
                 world.pass(Duration::from_millis(time));
             }
             8 => world.application(&mut program),
+            9 | 10 => {
+                let mut packet = good(&mut program);
+                let info = unfinished(&mut program);
+                if program.one_in(4) {
+                    program.damage(&mut packet);
+                }
+                world.arrive_unfinished(packet, info);
+            }
             _ => world.ping(program.one_in(2)),
         }
         world.check();
@@ -128,12 +148,20 @@ impl World {
     }
 
     fn queue(&self, packet: Vec<u8>) {
-        QUEUE.with_borrow_mut(|queue| queue.to_module.push_back(packet));
+        self.queue_unfinished(packet, PacketInfo::default());
+    }
+
+    fn queue_unfinished(&self, packet: Vec<u8>, info: PacketInfo) {
+        QUEUE.with_borrow_mut(|queue| queue.to_module.push_back((packet, info)));
     }
 
     /// Lets a packet arrive behind those that are queued.
     fn arrive(&mut self, packet: Vec<u8>) {
-        self.queue(packet);
+        self.arrive_unfinished(packet, PacketInfo::default());
+    }
+
+    fn arrive_unfinished(&mut self, packet: Vec<u8>, info: PacketInfo) {
+        self.queue_unfinished(packet, info);
         self.rest(&[DEVICE]);
     }
 
@@ -268,6 +296,19 @@ fn good(program: &mut Program<'_>) -> Vec<u8> {
     source.set_port(4000 + program.below(64) as u16);
     destination.set_port(program.choose(&[443, 53, 0]));
     packet::any(program, source, destination)
+}
+
+/// An entry that leaves work to the module, and need not fit its packet.
+fn unfinished(program: &mut Program<'_>) -> PacketInfo {
+    let partial = Checksum::Partial {
+        start: program.choose(&[20, 40, 0, u16::MAX]),
+        offset: program.choose(&[16, 6, 3]),
+    };
+    PacketInfo {
+        checksum: program.choose(&[partial, Checksum::Verified, Checksum::Complete]),
+        segment_size: program.choose(&[None, Some(0), Some(1), Some(7), Some(536), Some(1460)]),
+        ..PacketInfo::default()
+    }
 }
 
 /// A packet with a length of its own choice, and with any number of bytes.

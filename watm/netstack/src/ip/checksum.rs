@@ -56,13 +56,27 @@ fn of_words<const N: usize>(bytes: &[u8; N]) -> u64 {
 /// its own checksum field. The result is all ones if that field is right. If the field is zero, the
 /// result is the inverse of the checksum to write into it.
 pub(crate) fn transport(message: &[u8], source: IpAddr, destination: IpAddr, protocol: u8) -> u16 {
-    let mut header = [0; 8];
-    header[..4].copy_from_slice(&(message.len() as u32).to_be_bytes());
-    header[7] = protocol;
-    address(address(Sum::default(), source), destination)
-        .add(&header)
+    header(message.len(), source, destination, protocol)
         .add(message)
         .fold()
+}
+
+/// The sum of the pseudo-header of a message of this length, without the message: a partial
+/// checksum.
+pub(crate) fn pseudo_header(
+    length: usize,
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+) -> u16 {
+    header(length, source, destination, protocol).fold()
+}
+
+fn header(length: usize, source: IpAddr, destination: IpAddr, protocol: u8) -> Sum {
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&(length as u32).to_be_bytes());
+    header[7] = protocol;
+    address(address(Sum::default(), source), destination).add(&header)
 }
 
 fn address(sum: Sum, address: IpAddr) -> Sum {

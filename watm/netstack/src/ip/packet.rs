@@ -25,6 +25,10 @@ pub(crate) struct Packet<'a> {
     pub marked: bool,
     /// The position, if this is a fragment: `payload` is then a piece too.
     pub fragment: Option<Fragment>,
+    /// True if the checksum of the payload was verified, or is partial.
+    pub verified: bool,
+    /// The bytes of each payload, if it stands for several TCP segments or UDP datagrams.
+    pub segment_size: Option<u16>,
 }
 
 /// The position of a fragment in its packet.
@@ -118,6 +122,8 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         protocol_at: 9,
         marked: header.ecn() == MARKED,
         fragment: (fragment.more || fragment.offset > 0).then_some(fragment),
+        verified: false,
+        segment_size: None,
     })
 }
 
@@ -146,5 +152,7 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         protocol_at,
         marked: header.traffic_class() & MARKED == MARKED,
         fragment,
+        verified: false,
+        segment_size: None,
     })
 }

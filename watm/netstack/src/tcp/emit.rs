@@ -3,10 +3,13 @@
 use std::net::IpAddr;
 use std::ops::BitOr;
 
+use watm_core::packets::{Checksum, PacketInfo};
+
 use super::options::Written;
 use super::sequence::Sequence;
 use crate::io::Io;
 use crate::ip::{self, Marks, checksum};
+use crate::offload::TCP_CHECKSUM;
 use crate::table::Key;
 
 /// The bytes of a header without options.
@@ -111,16 +114,57 @@ impl<'a> Train<'a> {
         payload: impl Iterator<Item = &'p [u8]>,
         io: &mut Io<'_>,
     ) {
-        let addresses = (self.key.destination.ip(), self.key.source.ip());
+        self.write(sequence, flags, payload, io);
+        let addresses = self.addresses();
+        let segment = &mut self.buffer[self.start..];
+        segment[TCP_CHECKSUM..][..2].fill(0);
+        fill_checksum(segment, addresses);
+        io.sink.send(self.key.peer, self.buffer);
+    }
+
+    /// Sends bytes that the sink divides into segments of at most `size` bytes, and whose checksums
+    /// it computes.
+    pub(crate) fn send_unfinished<'p>(
+        &mut self,
+        sequence: Sequence,
+        flags: Flags,
+        payload: impl Iterator<Item = &'p [u8]>,
+        size: usize,
+        io: &mut Io<'_>,
+    ) {
+        self.write(sequence, flags, payload, io);
+        let (source, destination) = self.addresses();
+        let segment = &mut self.buffer[self.start..];
+        let sum = checksum::pseudo_header(segment.len(), source, destination, ip::TCP);
+        segment[TCP_CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+        let several = self.buffer.len() - self.payload > size;
+        let info = PacketInfo {
+            checksum: Checksum::Partial {
+                start: self.start as u16,
+                offset: TCP_CHECKSUM as u16,
+            },
+            segment_size: several.then_some(size as u16),
+            ..PacketInfo::default()
+        };
+        io.sink.send_unfinished(self.key.peer, self.buffer, &info);
+    }
+
+    /// Writes a segment with any checksum into the buffer.
+    fn write<'p>(
+        &mut self,
+        sequence: Sequence,
+        flags: Flags,
+        payload: impl Iterator<Item = &'p [u8]>,
+        io: &Io<'_>,
+    ) {
         self.buffer.truncate(self.payload);
         for piece in payload {
             self.buffer.extend_from_slice(piece);
         }
+        let addresses = self.addresses();
         let segment = &mut self.buffer[self.start..];
         segment[4..8].copy_from_slice(&sequence.0.to_be_bytes());
         segment[13] = flags.0;
-        segment[16..18].fill(0);
-        fill_checksum(segment, addresses);
         match self.class.take() {
             Some(class) => {
                 let label = io.labels.of(self.key);
@@ -128,7 +172,11 @@ impl<'a> Train<'a> {
             }
             None => ip::set_length(self.buffer),
         }
-        io.sink.send(self.key.peer, self.buffer);
+    }
+
+    /// The source and the destination of the packets.
+    fn addresses(&self) -> (IpAddr, IpAddr) {
+        (self.key.destination.ip(), self.key.source.ip())
     }
 }
 
@@ -150,5 +198,5 @@ fn write_header(key: &Key, header: &Header, out: &mut Vec<u8>) {
 /// Fills the checksum of a segment whose checksum field is zero.
 fn fill_checksum(segment: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
     let sum = checksum::transport(segment, source, destination, ip::TCP);
-    segment[16..18].copy_from_slice(&(!sum).to_be_bytes());
+    segment[TCP_CHECKSUM..][..2].copy_from_slice(&(!sum).to_be_bytes());
 }

@@ -7,23 +7,29 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use watm_core::packets::{PacketBatch, PacketDevice, set_provider};
+use watm_core::packets::{Offloads, PacketBatch, PacketDevice, PacketInfo, set_provider};
 use watm_core::{
-    ByteStream, DatagramFlow, DatagramSocket, Datagrams, ErrorCode, FlowInfo, Host, Instant, Level,
-    Listener, Mail, Mailbox, MessageInfo, Messages, StartOptions, Token, Transport, Wakeup,
+    ByteStream, DatagramFlow, DatagramSocket, Datagrams, Direction, ErrorCode, FlowInfo, Host,
+    Instant, Level, Listener, Mail, Mailbox, MessageInfo, Messages, StartOptions, Token, Transport,
+    Wakeup,
 };
 use watm_tun::Tun;
 
 pub const PROGRAM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
+/// A packet, and what it leaves to the other side.
+pub type Entry = (Vec<u8>, PacketInfo);
+
 /// The device of this thread.
 #[derive(Default)]
 struct Shared {
-    to_module: VecDeque<Vec<u8>>,
-    from_module: Vec<Vec<u8>>,
+    to_module: VecDeque<Entry>,
+    from_module: Vec<Entry>,
     gone: bool,
     granted: bool,
+    /// The offloads that it has.
+    offloads: Offloads,
     /// The most packets that it takes at once.
     room: Option<usize>,
 }
@@ -40,9 +46,9 @@ impl PacketDevice for Device {
             let mut batch = PacketBatch::default();
             while batch.packets.len() < max_packets as usize
                 && batch.payload.len() < max_bytes as usize
-                && let Some(packet) = device.to_module.pop_front()
+                && let Some((packet, info)) = device.to_module.pop_front()
             {
-                batch.push(&packet);
+                batch.push_unfinished(&packet, info);
             }
             match device.gone && batch.is_empty() {
                 true => Err(ErrorCode::ConnectionAborted),
@@ -53,11 +59,20 @@ impl PacketDevice for Device {
 
     fn send(&mut self, batch: &PacketBatch) -> Result<u32, ErrorCode> {
         DEVICE.with_borrow_mut(|device| {
-            let packets = batch.iter().map(|(_, packet)| packet.to_vec());
+            let packets = batch.iter().map(|(info, packet)| (packet.to_vec(), *info));
             let taken = device.room.unwrap_or(usize::MAX).min(batch.packets.len());
             device.from_module.extend(packets.take(taken));
             Ok(taken as u32)
         })
+    }
+
+    fn set_offloads(&mut self, wanted: Offloads) -> Offloads {
+        let has = DEVICE.with_borrow(|device| device.offloads);
+        Offloads {
+            checksum: wanted.checksum && has.checksum,
+            tcp_segments: wanted.tcp_segments && has.tcp_segments,
+            udp_segments: wanted.udp_segments && has.udp_segments,
+        }
     }
 
     fn mtu(&self) -> u32 {
@@ -83,6 +98,18 @@ pub fn grant() {
     });
 }
 
+/// Has a device with all offloads.
+pub fn grant_with_offloads() {
+    grant();
+    DEVICE.with_borrow_mut(|device| {
+        device.offloads = Offloads {
+            checksum: true,
+            tcp_segments: true,
+            udp_segments: true,
+        };
+    });
+}
+
 /// Has a device that was not granted.
 pub fn refuse() {
     set_provider(Some(open));
@@ -100,10 +127,19 @@ pub fn limit(room: usize) {
 }
 
 pub fn arrive(packet: Vec<u8>) {
-    DEVICE.with_borrow_mut(|device| device.to_module.push_back(packet));
+    arrive_unfinished(packet, PacketInfo::default());
+}
+
+pub fn arrive_unfinished(packet: Vec<u8>, info: PacketInfo) {
+    DEVICE.with_borrow_mut(|device| device.to_module.push_back((packet, info)));
 }
 
 pub fn sent() -> Vec<Vec<u8>> {
+    let entries = sent_entries().into_iter();
+    entries.map(|(packet, _)| packet).collect()
+}
+
+pub fn sent_entries() -> Vec<Entry> {
     DEVICE.with_borrow_mut(|device| std::mem::take(&mut device.from_module))
 }
 
@@ -136,6 +172,36 @@ impl DatagramFlow for Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         self.0.borrow_mut().ended = true;
+    }
+}
+
+/// A stream of bytes with the application.
+struct Stream(Rc<RefCell<End>>);
+
+impl ByteStream for Stream {
+    fn read(&mut self, _: u32) -> Result<Option<Vec<u8>>, ErrorCode> {
+        Ok(Some(
+            self.0
+                .borrow_mut()
+                .to_module
+                .pop_front()
+                .unwrap_or_default(),
+        ))
+    }
+
+    fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode> {
+        self.0.borrow_mut().from_module.push(data.to_vec());
+        Ok(data.len() as u32)
+    }
+
+    fn shutdown(&mut self, _: Direction) -> Result<(), ErrorCode> {
+        Ok(())
+    }
+
+    fn reset(&mut self, _: ErrorCode) {}
+
+    fn remote_address(&self) -> Option<std::net::SocketAddr> {
+        None
     }
 }
 
@@ -214,8 +280,14 @@ impl Host for Application {
         Err(ErrorCode::AccessDenied)
     }
 
-    fn open_stream(&mut self, _: &FlowInfo, _: Token) -> Result<Box<dyn ByteStream>, ErrorCode> {
-        Err(ErrorCode::AccessDenied)
+    fn open_stream(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        let end = Rc::<RefCell<End>>::default();
+        self.flows.push((info.clone(), token, end.clone()));
+        Ok(Box::new(Stream(end)))
     }
 
     fn open_datagrams(
@@ -332,4 +404,14 @@ pub fn udp_to(to: u16, port: u16, content: &[u8]) -> Vec<u8> {
     datagram.extend_from_slice(&[0, 0]);
     datagram.extend_from_slice(content);
     ipv4(17, PROGRAM, SERVER, &datagram)
+}
+
+/// A segment from port 4000 of the program to port 80 of the server, without a checksum.
+pub fn tcp(sequence: u32, acknowledges: u32, flags: u8, content: &[u8]) -> Vec<u8> {
+    let mut segment = vec![0x0f, 0xa0, 0, 80];
+    segment.extend_from_slice(&sequence.to_be_bytes());
+    segment.extend_from_slice(&acknowledges.to_be_bytes());
+    segment.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    segment.extend_from_slice(content);
+    ipv4(6, PROGRAM, SERVER, &segment)
 }

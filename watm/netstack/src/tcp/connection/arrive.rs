@@ -40,6 +40,7 @@ impl Connection {
         if !segment.payload.is_empty() && !self.take_payload(segment, cx) {
             return false;
         }
+        self.count_several(segment);
         // Eighth: FIN.
         if segment.ends() {
             self.receiver.note_end(segment.payload_end());
@@ -67,11 +68,19 @@ impl Connection {
             return false;
         }
         self.heard(now);
+        self.count_several(segment);
         if let Some(acknowledged) = segment.acknowledges {
             self.transmitter
                 .repeats_window(segment.sequence, acknowledged);
         }
         true
+    }
+
+    /// Demands an acknowledgement after several segments in one (RFC 5681 section 4.2).
+    fn count_several(&mut self, segment: &Segment<'_>) {
+        if segment.several {
+            self.receiver.acknowledge();
+        }
     }
 
     /// Decides whether the segment is processed. If not, the answer is an acknowledgement.

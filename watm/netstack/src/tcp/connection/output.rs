@@ -64,11 +64,17 @@ impl Connection {
         header.capable = self.ecn.capable && !chosen.again;
         header.flags = header.flags | Flags::CWR.only_if(chosen.reduced);
         let segment = self.transmitter.segment();
+        let unfinished = cx.io.sink.finishes(self.key.peer);
         let mut train = Train::new(&self.key, &header, cx.buffer);
         let mut start = chosen.start;
         let mut segments = 0;
         while chosen.end.is_after(start) {
-            let mut end = start.plus(segment).earlier(chosen.end);
+            let length = match unfinished {
+                // The sink divides the whole range.
+                true => chosen.start.until(chosen.end),
+                false => segment,
+            };
+            let mut end = start.plus(length).earlier(chosen.end);
             // The FIN belongs to the last segment.
             if end.until(chosen.end) == 1 && self.transmitter.ends_at(chosen.end) {
                 end = chosen.end;
@@ -76,10 +82,13 @@ impl Connection {
             let (payload, ends) = self.transmitter.content(start, end);
             let pushes = self.transmitter.pushes(end);
             let flags = header.flags | Flags::PSH.only_if(pushes) | Flags::FIN.only_if(ends);
-            train.send(start, flags, payload, cx.io);
+            match unfinished {
+                true => train.send_unfinished(start, flags, payload, segment, cx.io),
+                false => train.send(start, flags, payload, cx.io),
+            }
             header.flags = Flags(header.flags.0 & !Flags::CWR.0);
+            segments += start.until(end).div_ceil(segment);
             start = end;
-            segments += 1;
         }
         segments
     }
