@@ -34,18 +34,22 @@ impl PacketDevice {
 pub enum PacketPort {}
 
 impl PacketPort {
+    /// Registers a device, of which there is none.
     pub fn new(device: PacketDevice, _: Arc<Counters>) -> io::Result<PacketPort> {
         match device {}
     }
 
+    /// Returns the MTU.
     pub fn mtu(&self) -> u32 {
         match *self {}
     }
 
+    /// Returns the offloads that the device has.
     pub fn offloads(&self) -> Offloads {
         match *self {}
     }
 
+    /// Receives packets.
     pub fn receive(
         &self,
         _: Offloads,
@@ -56,10 +60,12 @@ impl PacketPort {
         match *self {}
     }
 
+    /// Sends packets.
     pub fn send(&self, _: &[u8], _: impl Iterator<Item = PacketInfo>) {
         match *self {}
     }
 
+    /// Discards what has arrived.
     pub fn discard(&self) {
         match *self {}
     }
