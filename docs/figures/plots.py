@@ -5,7 +5,8 @@
 The plots, and the tables of docs/src/benchmarks.md, come from there, including rows that WATM
 loses. With `--bench build/bench.json`, the medians of that run of `make bench` replace the
 published ones, in plots that go to `--output`. `--publish` puts them into `benchmarks.json`, the
-plots and the page instead.
+plots and the page instead. `--tunnel build/bench-tunnel.json` and `--fairness` do the same for
+`make bench-tunnel` and `make bench-fairness`.
 """
 
 import argparse
@@ -189,10 +190,11 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
     """Each plot by the name of its file."""
     tunnel, tls, shadowsocks, water = (results[name] for name in ("tunnel", "tls", "shadowsocks", "water"))
     scale = "; logarithmic scale"
+    columns = list(range(1, len(tunnel["columns"])))
     return {
         "bench-native.svg": factors(results["native"]),
-        "bench-tunnel.svg": grouped(tunnel, "Mbit/s without a delay, more is better", tunnel["rows"][:4], [1, 2, 3, 4]),
-        "bench-tunnel-paths.svg": grouped(tunnel, "Mbit/s over emulated paths, more is better", tunnel["rows"][4:16], [1, 2, 3, 4]),
+        "bench-tunnel.svg": grouped(tunnel, "Mbit/s without a delay, more is better", tunnel["rows"][:4], columns),
+        "bench-tunnel-paths.svg": grouped(tunnel, "Mbit/s over emulated paths, more is better", tunnel["rows"][4:16], columns),
         "bench-tls.svg": grouped(tls, "share of hitch's; more is better, hitch is 1", tls["rows"], [1, 2, 3, 4]),
         "bench-shadowsocks.svg": grouped(shadowsocks, "MB/s, more is better", shadowsocks["rows"][:8], [3, 1, 2, 4, 5]),
         "bench-water.svg": grouped(
@@ -224,14 +226,9 @@ def measured(bench: Path, published: dict[str, Any], wanted: list[Row]) -> dict[
             ratio = float(ours) / float(theirs)
             rows.append([row.name, theirs, ours, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"])
             better.append(row.better)
-    environment = run["environment"]
-    return published | {
-        "commit": environment["commit"],
-        "date": date.fromtimestamp(bench.stat().st_mtime).isoformat(),
-        "machine": f"{environment['cpus']} cores of an {environment['cpu']}, server and client on a CPU each",
-        "rows": rows,
-        "better": better,
-    }
+    environment = _environment(bench, run["environment"])
+    environment["machine"] += ", server and client on a CPU each"
+    return published | environment | {"rows": rows, "better": better}
 
 
 def all_measured(bench: Path, published: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -244,6 +241,69 @@ def all_measured(bench: Path, published: dict[str, Any], *, whole: bool) -> dict
         if whole and len(study["rows"]) < len(ROWS[name]):
             raise SystemExit(f"plots: {bench} lacks rows of {name}; a run that is published has all its studies and is not --quick")
     return found
+
+
+# The columns of `make bench-tunnel`: the client, and its title.
+CLIENTS = {
+    "watm": "WATM",
+    "watm, BBR": "WATM, BBR",
+    "wireguard-go": "wireguard-go",
+    "kernel": "kernel TCP",
+    "kernel, BBR": "kernel TCP, BBR",
+}
+
+
+def of_tunnel(run: Path, published: dict[str, Any]) -> dict[str, Any]:
+    """The study of a run of `make bench-tunnel`."""
+    taken = json.loads(run.read_text())
+    rows = []
+    for name, by in taken["bulk"].items():
+        way, _, title = name.partition(": ")
+        rows.append([f"{way}, {title}", *(_sent(by.get(client)) for client in CLIENTS)])
+    trips = taken["round_trip_us"]
+    rows.append(["round trip of 64 bytes, 0 ms", *(f"{median(trips[client]):.0f} µs" for client in CLIENTS)])
+    for title, by in taken["completion"].items():
+        seconds = (by.get(client) for client in CLIENTS)
+        rows.append([title, *(f"{median(s['seconds'] for s in one):.2f} s" if one else "did not end" for one in seconds)])
+    rounds = max(len(by.get("watm", [])) for by in taken["bulk"].values())
+    return published | _environment(run, taken["environment"]) | {
+        "method": f"medians of {rounds} rounds, in turns; Mbit/s, and seconds of the client's processors for a GB; below, seconds "
+        "until the last byte has arrived",
+        "columns": ["path", *CLIENTS.values()],
+        "rows": rows,
+    }
+
+
+def _sent(samples: list[dict[str, Any]] | None) -> str:
+    if not samples:
+        return "did not end"
+    rate = f"{median(sample['mbits'] for sample in samples):.0f}"
+    spent = [sample["cpu"] for sample in samples if sample["cpu"] is not None]
+    return f"{rate}, {median(spent):.1f} s" if spent else rate
+
+
+def of_fairness(run: Path, published: dict[str, Any]) -> dict[str, Any]:
+    """The study of a run of `make bench-fairness`."""
+    taken = json.loads(run.read_text())
+    firsts = {"watm": "WATM", "watm, BBR": "WATM, BBR", "kernel": "kernel, CUBIC"}
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for row in taken["rows"]:
+        beside = " and ".join(control.upper() for control in row["beside"])
+        cells.setdefault((row["round_trip"].replace("ms", " ms"), beside), {})[row["first"]] = row["spread"]
+    rounds = max(len(row["mbits"]) for row in taken["rows"])
+    return published | _environment(run, taken["environment"]) | {
+        "method": f"medians and ranges of {rounds} rounds, in turns; the share of the connection, where 1 is fair",
+        "columns": ["path", "beside the kernel's", *firsts.values()],
+        "rows": [[trip, beside, *(by[first] for first in firsts)] for (trip, beside), by in cells.items()],
+    }
+
+
+def _environment(run: Path, environment: dict[str, Any]) -> dict[str, str]:
+    return {
+        "commit": environment["commit"],
+        "date": date.fromtimestamp(run.stat().st_mtime).isoformat(),
+        "machine": f"{environment['cpus']} cores of an {environment['cpu']}",
+    }
 
 
 def with_tables(page: str, results: dict[str, Any]) -> str:
@@ -268,14 +328,20 @@ def main() -> None:
     """Draw into the folder of the book, or elsewhere."""
     parser = argparse.ArgumentParser(prog="plots", description=__doc__.partition("\n")[0])
     parser.add_argument("--bench", type=Path, help="the samples of `make bench`, such as build/bench.json")
-    parser.add_argument("--publish", action="store_true", help="put the figures of --bench into the book")
+    parser.add_argument("--tunnel", type=Path, help="those of `make bench-tunnel`, such as build/bench-tunnel.json")
+    parser.add_argument("--fairness", type=Path, help="the output of `make bench-fairness`")
+    parser.add_argument("--publish", action="store_true", help="put the figures of these runs into the book")
     parser.add_argument("--output", type=Path, help="a folder for the plots; by default that of the book")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text())
+    if (options.bench or options.tunnel or options.fairness) and options.output is None and not options.publish:
+        parser.error("figures of a run go with --output FOLDER or with --publish")
     if options.bench:
-        if options.output is None and not options.publish:
-            parser.error("--bench goes with --output FOLDER or with --publish")
         results |= all_measured(options.bench, results, whole=options.publish)
+    if options.tunnel:
+        results["tunnel"] = of_tunnel(options.tunnel, results["tunnel"])
+    if options.fairness:
+        results["fairness"] = of_fairness(options.fairness, results["fairness"])
     if options.output is None:
         publish(results)
     folder = options.output or IMAGES

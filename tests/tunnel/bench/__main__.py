@@ -30,8 +30,25 @@ from watm_test_support.repository import ROOT
 from watm_test_support.spaces import Space
 
 from ..services import running
-from .clients import CLIENTS, CONGESTION, INSIDE, KERNEL_BBR, MTU, OURS, OURS_BBR, REFERENCES, SERVER_PORT, Client, Tunnel, client, served
+from .clients import (
+    CLIENTS,
+    CONGESTION,
+    INSIDE,
+    KERNEL,
+    KERNEL_BBR,
+    MTU,
+    OURS,
+    OURS_BBR,
+    REFERENCES,
+    SERVER_PORT,
+    Client,
+    Tunnel,
+    client,
+    served,
+)
 from .completion import CONDITIONS, Taken, comparing
+
+ALLOWED = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 BULK_PORT, ECHO_PORT = 5201, 7
 # The share of TCP payload in the UDP payload of a full packet: TCP without options, and WireGuard's
@@ -73,6 +90,13 @@ WAYS = (
     # Losses one by one, and the same share in bursts of 8 on average.
     Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
     Way("20 ms, 200 Mbit/s, 1 % lost, bursts", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01", "--burst", "8")),
+    # Some twelve datagrams in a row, once a second.
+    Way(
+        "20 ms, 200 Mbit/s, a burst lost each second",
+        6,
+        1,
+        ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.0007", "--burst", "12"),
+    ),
     # The delays of each direction, in order.
     Way("2 to 20 ms, 200 Mbit/s", 3, 1, ("--jitter", "2ms-20ms", "--mbits", "200"), 200),
 )
@@ -104,6 +128,9 @@ def main() -> int:
     if options.quick:
         ways, options.rounds = [replace(way, seconds=1, warm=0, patience=60) for way in ways], 1
     kinds = options.clients.split(";")
+    controls = {options.congestion, *(["bbr"] if KERNEL_BBR in kinds else [])}
+    if missing := controls - set(ALLOWED.read_text().split()):
+        parser.error(f"namespaces may not use {', '.join(missing)}; add it to the setting net.ipv4.tcp_allowed_congestion_control")
     described = machine.described() | {"congestion_control": options.congestion}
     samples: dict[str, dict[str, list[Sample]]] = {}
     trips: dict[str, list[float]] = defaultdict(list)
@@ -123,11 +150,18 @@ def main() -> int:
         for number in range(options.rounds):
             for kind in machine.turns(kinds, number):
                 trips[kind].append(round_trip(kind, near, tunnels[kind], pathlib.Path(folder)))
-    for title, kind, taken in completed(kinds, options.rounds, options.congestion):
-        by = completions.setdefault(title, defaultdict(list))
-        if taken:
-            by[kind].append(taken)
-        print(f"{title}, {kind}: {f'{taken.seconds:.2f} s' if taken else 'did not end'}", file=sys.stderr, flush=True)
+    # All of them run at once, and a namespace has one congestion control for the kernel's TCP.
+    with_bbr = {OURS_BBR: OURS_BBR, KERNEL: KERNEL_BBR}
+    for congestion, labels in (
+        (options.congestion, {kind: kind for kind in kinds if kind not in with_bbr.values()}),
+        ("bbr", {kind: label for kind, label in with_bbr.items() if label in kinds}),
+    ):
+        for title, kind, taken in completed(list(labels), options.rounds, congestion):
+            by = completions.setdefault(title, defaultdict(list))
+            if taken:
+                by[labels[kind]].append(taken)
+            seconds = f"{taken.seconds:.2f} s" if taken else "did not end"
+            print(f"{title}, {labels[kind]}: {seconds}", file=sys.stderr, flush=True)
     print(tables(samples, trips, kinds, {way.title: way for way in ways}))
     print(completion_table(completions, kinds))
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -206,8 +240,8 @@ def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> 
 
 def completed(kinds: list[str], rounds: int, congestion: str) -> Iterator[tuple[str, str, Taken | None]]:
     """The clients take turns."""
-    # All run at once here, and the kernel has one congestion control for a namespace.
-    kinds = [kind for kind in kinds if kind != KERNEL_BBR]
+    if not kinds:
+        return
     with comparing(kinds, congestion) as comparison:
         for title, (condition, shape) in COMPLETIONS.items():
             for direction, number in itertools.product(("up", "down"), range(rounds)):

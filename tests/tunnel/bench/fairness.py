@@ -1,37 +1,40 @@
-"""`make bench-fairness`: the shares of two connections on a bottleneck, one of the module and one
-of the kernel, or two of the kernel.
+"""`make bench-fairness`: the share of a connection of the module on a bottleneck that connections of
+the kernel share.
 
-Both upload to the same wireguard-go through one emulated path, whose rate and queue they share. The
-kernel's connection uses Reno or CUBIC and goes through an interface of wireguard-go. The module's
-goes through `watm dial`. Prints JSON with the machine and the commit. The share is the first
-connection's part of all arrived data.
+All upload to the same wireguard-go through one emulated path, whose rate and queue they share. The
+kernel's connections use CUBIC and BBR, and go through an interface of wireguard-go. The module's go
+through `watm dial`, with CUBIC or BBR. Beside them, a connection of the kernel takes the same place.
+Prints JSON with the machine and the commit. A share of 1 is what all would have if they had the same.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from watm_test_support import machine
-from watm_test_support.paths import path
+from watm_test_support.paths import Path, path
 from watm_test_support.spaces import Space
 
 from ..services import running
-from .clients import INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served
+from .clients import INSIDE, KERNEL, OURS, OURS_BBR, SERVER_PORT, Client, client, served
 
-PORTS = (5201, 5202)
+# A port for each connection at once.
+PORTS = (5201, 5202, 5203)
 MBITS = 20
-# The queue in front of the bottleneck holds a round trip and 20 ms.
-PATH = ("--round-trip", "20ms", "--mbits", str(MBITS))
-# Congestion controls of the kernel's TCP.
-CONTROLS = ("reno", "cubic")
-# Seconds of warm-up, in which both find their rate.
+ROUND_TRIPS = ("20ms", "100ms")
+# Congestion controls of the kernel's connections beside the first one.
+MIXES = (("cubic",), ("bbr",), ("cubic", "bbr"))
+# The connections whose share is measured. The kernel's has CUBIC.
+FIRSTS = (KERNEL, OURS, OURS_BBR)
+# Seconds of warm-up, in which all find their rate.
 WARM = 4
 # Seconds after the measurement for an upload to end.
 PATIENCE = 20
@@ -39,49 +42,52 @@ PATIENCE = 20
 
 @dataclass(frozen=True)
 class Shares:
-    """The rate of each connection in Mbit/s."""
+    """The rate of each connection in Mbit/s, the measured one first."""
 
-    first: float
-    second: float
+    mbits: tuple[float, ...]
 
     @property
     def share(self) -> float:
-        """Returns the share of the first connection, from 0 to 1."""
-        return self.first / (self.first + self.second)
+        """Returns the share of the first connection; 1 is fair."""
+        return self.mbits[0] * len(self.mbits) / sum(self.mbits)
 
 
 class Bottleneck:
-    """Two clients on one path. Use `bottleneck`."""
+    """Clients on one path. Use `bottleneck`."""
 
-    def __init__(self, near: Space, clients: dict[str, tuple[Client, Client]]) -> None:
-        self._near, self._clients = near, clients
+    def __init__(self, near: Space, far: Space, between: Path, clients: dict[str, Client]) -> None:
+        self._near, self._far, self._between, self._clients = near, far, between, clients
 
-    def take(self, first: str, control: str, seconds: int) -> Shares:
-        """Measures the rates of an upload of this kind and of a simultaneous one of the kernel."""
-        pair = self._clients[first][0], self._clients[KERNEL][1]
+    def take(self, first: str, beside: Sequence[str], round_trip: str, seconds: int) -> Shares:
+        """Measures the rates of an upload of this kind and of simultaneous ones of the kernel."""
+        # The queue in front of the bottleneck holds a round trip and 20 ms.
+        self._between.change("--round-trip", round_trip, "--mbits", str(MBITS))
+        clients = [self._clients[first], *(replace(self._clients[KERNEL], port=port) for port in PORTS[1:])]
         with contextlib.ExitStack() as stack:
-            uploads = [stack.enter_context(_upload(self._near, one, control, seconds)) for one in pair]
-            return Shares(*(_arrived(upload, seconds) for upload in uploads))
+            for port in PORTS[: len(beside) + 1]:
+                # A server of the last measurement may still wait for its end.
+                stack.enter_context(running(self._far, "iperf3", "-s", "-J", "-p", port, listens=port))
+            uploads = [
+                stack.enter_context(_upload(self._near, one, control, seconds))
+                for one, control in zip(clients, ("cubic", *beside), strict=False)
+            ]
+            return Shares(tuple(_arrived(upload, seconds) for upload in uploads))
 
 
 @contextlib.contextmanager
 def bottleneck() -> Iterator[Bottleneck]:
-    """Runs the path, both clients, and a server for each connection, for the length of the block."""
-    kinds = (KERNEL, OURS)
-    with served(kinds) as (near, far, tunnels), contextlib.ExitStack() as stack:
+    """Runs the path and all clients, for the length of the block."""
+    with served(FIRSTS) as (near, far, tunnels), contextlib.ExitStack() as stack:
         for space in (near, far):
             # The next connection must not know the path from an earlier one.
             space.run("sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
-        for port in PORTS:
-            stack.enter_context(running(far, "iperf3", "-s", "-J", "-p", port, listens=port))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        between = stack.enter_context(path(SERVER_PORT, *PATH, inside=near.command))
+        between = stack.enter_context(path(SERVER_PORT, inside=near.command))
         clients = {}
-        for kind in kinds:
+        for kind in FIRSTS:
             tunnel = replace(tunnels[kind], endpoint=between.port)
-            one = stack.enter_context(client(kind, near, tunnel, f"{INSIDE}:{PORTS[0]}", folder))
-            clients[kind] = one, replace(one, port=PORTS[1])
-        yield Bottleneck(near, clients)
+            clients[kind] = stack.enter_context(client(kind, near, tunnel, f"{INSIDE}:{PORTS[0]}", folder))
+        yield Bottleneck(near, far, between, clients)
 
 
 @contextlib.contextmanager
@@ -107,28 +113,30 @@ def _arrived(upload: subprocess.Popen, seconds: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench-fairness", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="each has every pair once (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="each has every case once (%(default)s)")
     parser.add_argument("--seconds", type=int, default=20, help="of each measurement (%(default)s)")
     options = parser.parse_args()
-    taken: dict[tuple[str, str], list[Shares]] = {}
+    taken: dict[tuple[str, tuple[str, ...], str], list[Shares]] = {}
     with bottleneck() as shared:
-        pairs = [(first, control) for control in CONTROLS for first in (KERNEL, OURS)]
+        cases = list(itertools.product(FIRSTS, MIXES, ROUND_TRIPS))
         for number in range(options.rounds):
-            for first, control in machine.turns(pairs, number):
-                one = shared.take(first, control, options.seconds)
-                taken.setdefault((first, control), []).append(one)
-                print(f"{first} beside {control}: {one.first:.1f} and {one.second:.1f}", file=sys.stderr, flush=True)
+            for first, mix, round_trip in machine.turns(cases, number):
+                one = shared.take(first, mix, round_trip, options.seconds)
+                taken.setdefault((first, mix, round_trip), []).append(one)
+                rates = ", ".join(f"{rate:.1f}" for rate in one.mbits)
+                print(f"{round_trip}: {first} beside {' and '.join(mix)}: {rates} Mbit/s", file=sys.stderr, flush=True)
     rows = [
         {
+            "round_trip": round_trip,
             "first": first,
-            "second": f"{KERNEL}, {control}",
+            "beside": list(mix),
             "share": round(statistics.median(one.share for one in all_), 2),
             "spread": machine.spread([one.share for one in all_], 2),
-            "mbits": [[one.first, one.second] for one in all_],
+            "mbits": [one.mbits for one in all_],
         }
-        for (first, control), all_ in taken.items()
+        for (first, mix, round_trip), all_ in taken.items()
     ]
-    print(json.dumps({"environment": machine.described(), "path": " ".join(PATH), "rows": rows}, indent=1))
+    print(json.dumps({"environment": machine.described(), "mbits": MBITS, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":
