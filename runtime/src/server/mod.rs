@@ -119,11 +119,24 @@ impl Server {
 
     /// Has the module carry a stream to `destination`, or to the one of its configuration. Fails
     /// with [`Error::Refused`] if the module only accepts connections, or cannot begin, and with
-    /// [`Error::Denied`] if the reason is that it may not connect there. Later failures are errors
-    /// of the flow's calls. For this call the module may connect to `destination`, and otherwise
-    /// only within its [`reach`](ServerBuilder::reach).
+    /// [`Error::Denied`] if the reason is that it may not connect there. Returns once the module has
+    /// begun: later failures are errors of the flow's calls. For this call the module may connect to
+    /// `destination`, and otherwise only within its [`reach`](ServerBuilder::reach).
     pub async fn dial(&self, destination: Option<Destination>) -> Result<StreamFlow, Error> {
         Ok(self.begin_dial(destination).await?.flow)
+    }
+
+    /// Dials as [`dial`](Server::dial), and waits until the stream is ready: until the connection is
+    /// made, or, if the module can tell, until the other end has answered. Fails with the reason if
+    /// there is no connection or no answer, as [`Dialer::dial`](crate::Dialer::dial) does. The wait has
+    /// no time limit besides the module's own.
+    pub async fn dial_connected(
+        &self,
+        destination: Option<Destination>,
+    ) -> Result<StreamFlow, Error> {
+        let begun = self.begin_dial(destination).await?;
+        begun.attempts.first().await?;
+        Ok(begun.flow)
     }
 
     /// Dials as [`dial`](Server::dial), and returns the outcome of the connections that it needs

@@ -107,6 +107,19 @@ fn a_connection_that_is_refused_resets_the_flow() {
 }
 
 #[test]
+fn an_application_can_wait_for_the_connection() {
+    let server = dialer();
+    let (listener, destination) = listen();
+    let flow = run(server.dial_connected(Some(destination.clone()))).expect("connected");
+    let (mut peer, _) = listener.accept().expect("connected");
+    peer.write_all(b"up").expect("written");
+    assert_eq!(run(read(&flow)), Ok(b"up".to_vec()));
+    drop(listener);
+    let error = run(server.dial_connected(Some(destination))).expect_err("nobody listens");
+    assert!(matches!(error, Error::Connect { .. }), "{error}");
+}
+
+#[test]
 fn aborting_the_flow_resets_the_connection() {
     let server = dialer();
     let (flow, mut peer) = pair(&server);
