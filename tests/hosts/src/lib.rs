@@ -85,6 +85,11 @@ pub trait Case: Sized {
         let _ = generation;
     }
 
+    /// Learns that the network has changed.
+    fn network_changed(&mut self, now: u64) {
+        let _ = now;
+    }
+
     /// Returns the files of clients.
     fn client_configs(&mut self, public: Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
         let _ = public;
@@ -147,7 +152,9 @@ macro_rules! case {
                 with(|case| $crate::Case::serving(case, generation));
             }
 
-            fn network_changed(_: u64) {}
+            fn network_changed(now: u64) {
+                with(|case| $crate::Case::network_changed(case, now));
+            }
 
             fn get_status(_: u64) -> $crate::Status {
                 $crate::status()

@@ -167,6 +167,7 @@ pub enum Step {
         has: Option<String>,
         lacks: Option<String>,
     },
+    NetworkChanged,
     System {
         run: String,
     },

@@ -59,7 +59,9 @@ cases! {
     datagram_train
     device_gone
     dial
+    dial_connected
     dial_refused
+    dial_reset
     end_of_stream
     failed_successor
     first_process
@@ -76,6 +78,7 @@ cases! {
     mail
     mail_to_nobody
     mailbox_taken_twice
+    network_changed
     packets
     reader_gone
     receive_limits
@@ -153,6 +156,12 @@ fn an_expectation_that_is_not_met_fails_its_case() {
             "\"timeout\"",
             "\"access-denied\"",
             "timeout, and not access-denied",
+        ),
+        (
+            "dial-reset",
+            "\"connection-refused\"",
+            "\"timeout\"",
+            "connection refused",
         ),
         ("timer", "490", "100000", "came after"),
         (

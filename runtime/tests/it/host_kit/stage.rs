@@ -43,13 +43,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts a module. Returns `None` if it needs a device, which only root can make.
+    /// Starts a module. Returns `None` if it needs a device or a network of its own, which only root
+    /// can make.
     pub fn new(name: &str, case: &Case) -> Option<Result<Stage, String>> {
         let full = format!("kit {name}");
         // The records of its life are collected from here on.
         records(&full);
         let mut system = None;
-        if !case.packets.is_empty() {
+        if !case.packets.is_empty() || changes_network(case) {
             system = Some(System::new()?);
         }
         Some(Stage::start(name, full, case, system))
@@ -128,8 +129,16 @@ impl Stage {
         if let Some(level) = &case.log_level {
             builder = builder.log_level(level.parse().expect("a level"));
         }
+        let builder = builder.reach(reach);
         let begin = Instant::now();
-        let server = builder.reach(reach).start();
+        let server = match &system {
+            // Its sockets are there too, and so is the socket that tells it of changes.
+            Some(system) if changes_network(case) => {
+                system.run("ip link set lo up")?;
+                system.within(|| builder.start())
+            }
+            _ => builder.start(),
+        };
         Ok(Stage {
             name: full,
             module,
@@ -235,10 +244,8 @@ impl Stage {
                 }
             }
             Step::Log { has, lacks } => self.log(has.as_deref(), lacks.as_deref()),
-            Step::System { run } => match &self.system {
-                Some(system) => system.run(run),
-                None => Err("there is no device".to_owned()),
-            },
+            Step::NetworkChanged => self.system("ip address add 192.0.2.7/32 dev lo"),
+            Step::System { run } => self.system(run),
             Step::Verdict { at_least_ms } => {
                 self.verdict()?;
                 let least = Duration::from_millis(at_least_ms.unwrap_or(0));
@@ -247,6 +254,14 @@ impl Stage {
                     _ => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Runs a command in the namespace of the device.
+    fn system(&self, command: &str) -> Outcome {
+        match &self.system {
+            Some(system) => system.run(command),
+            None => Err("there is no device".to_owned()),
         }
     }
 
@@ -329,7 +344,7 @@ impl Stage {
     fn dial(&mut self, name: &str, to: Option<&str>, kind: Kind, error: Option<&str>) -> Outcome {
         let to = to.map(|to| Destination::Address(to.parse().expect("an address")));
         let dialled = match kind {
-            Kind::Bytes => run(self.server.dial(to)).map(End::Stream),
+            Kind::Bytes => run(self.server.dial_connected(to)).map(End::Stream),
             Kind::Datagrams => run(self.server.dial_datagrams(to)).map(End::Datagrams),
         };
         match (dialled, error) {
@@ -447,6 +462,12 @@ impl Stage {
             _ => Err(format!("{told:?}")),
         }
     }
+}
+
+/// Returns true if the network changes around the module, which then has one of its own.
+fn changes_network(case: &Case) -> bool {
+    let mut steps = case.steps.iter();
+    steps.any(|step| matches!(step, Step::NetworkChanged))
 }
 
 fn bound() -> UdpSocket {

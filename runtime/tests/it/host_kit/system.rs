@@ -1,7 +1,10 @@
-//! A network namespace with a device for packets, which ends with the test. `stage` makes it.
+//! A network namespace with a device for packets, which ends with the test. `stage` makes it, and starts
+//! servers in it.
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Mutex, PoisonError};
@@ -15,6 +18,7 @@ mod linux {
     /// A thread in a namespace of its own.
     pub struct System {
         device: Mutex<Option<PacketDevice>>,
+        namespace: File,
         commands: Sender<String>,
         answers: Receiver<Result<(), String>>,
     }
@@ -30,16 +34,19 @@ mod linux {
                 if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
                     return;
                 }
+                let namespace = File::open("/proc/thread-self/ns/net").expect("it has one");
                 let device = PacketDevice::open(DEVICE).expect("root may make a device");
-                made.send(device).expect("it is waited for");
+                made.send((namespace, device)).expect("it is waited for");
                 for command in asked {
                     if answer.send(run(&command)).is_err() {
                         return;
                     }
                 }
             });
+            let (namespace, device) = device.recv().ok()?;
             Some(System {
-                device: Mutex::new(Some(device.recv().ok()?)),
+                device: Mutex::new(Some(device)),
+                namespace,
                 commands,
                 answers,
             })
@@ -49,6 +56,18 @@ mod linux {
         pub fn device(&self) -> PacketDevice {
             let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
             device.take().expect("a case has one device")
+        }
+
+        /// Calls `act` in the namespace, where the threads stay that it starts.
+        pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+            let namespace = self.namespace.as_raw_fd();
+            let entered = || {
+                // SAFETY: the call affects this thread alone, and takes an open descriptor.
+                let code = unsafe { libc::setns(namespace, libc::CLONE_NEWNET) };
+                assert_eq!(code, 0, "root may enter a namespace");
+                act()
+            };
+            thread::scope(|scope| scope.spawn(entered).join().expect("no panic"))
         }
 
         /// Runs a command in the namespace, with the name of the device for `{tun}`.
@@ -88,6 +107,10 @@ impl System {
     }
 
     pub fn device(&self) -> watm_runtime::PacketDevice {
+        match *self {}
+    }
+
+    pub fn within<T>(&self, _: impl FnOnce() -> T) -> T {
         match *self {}
     }
 
