@@ -16,13 +16,14 @@ impl Case for TakenAgain {
     }
 
     fn process(&mut self, _: u64, ready: &[u64]) -> Wakeup {
-        for token in ready {
-            if let Ok(Some(_)) = self.listener.accept(3) {
-                check(
-                    *token == 2,
-                    "the connection is listed under the second token",
-                );
-                done();
+        // The token of the dropped listener may still be listed, as a spurious one.
+        if ready.contains(&2) && !watm_host_kit::is_done() {
+            match self.listener.accept(3) {
+                Ok(None) => {}
+                accepted => {
+                    check(accepted.is_ok(), "the second listener accepts");
+                    done();
+                }
             }
         }
         Wakeup::OnReady
