@@ -79,6 +79,7 @@ cases! {
     mail_to_nobody
     mailbox_taken_twice
     network_changed
+    offloads
     packets
     reader_gone
     receive_limits
