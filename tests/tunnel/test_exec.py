@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
@@ -99,3 +100,38 @@ async def test_a_namespace_that_does_not_exist_is_named(tmp_path) -> None:
         _, said = await process.communicate()
         assert process.returncode == 1
         assert "--netns: cannot enter the network namespace /run/netns/nowhere: No such file" in said.decode()
+
+
+async def test_a_file_names_the_programs_that_may_use_the_tunnel(tmp_path) -> None:
+    # Python runs curl, so that both are in the same network.
+    script = (
+        "import subprocess, urllib.request\n"
+        f"url = 'http://{INSIDE}/'\n"
+        "print(subprocess.run(['curl', '-4sS', '--max-time', '20', url], capture_output=True, text=True).stdout)\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        print(urllib.request.urlopen(url, timeout=20).read().decode())\n"
+        "    except OSError:\n"
+        "        print('refused')\n"
+    )
+    for line, lines in (
+        ("AllowedApps = curl", ["inside", "refused", "refused"]),
+        ("#@ws:DisallowedApps = Curl.exe", ["", "inside", "inside"]),
+        (f"AllowedApps = {os.path.dirname(os.path.realpath(sys.executable))}", ["", "inside", "inside"]),
+    ):
+        async with peer() as other:
+            config = other.config.replace("[Peer]\n", f"[Peer]\n{line}\n")
+            status, output, said = await run(tmp_path, config, sys.executable, "-c", script)
+            assert status == 0, said
+            assert output.splitlines() == lines, (line, output, said)
+            complaint = "may not use the tunnel, and its connection to"
+            assert said.count(complaint) == 1, said
+            assert "name it in AllowedApps of" in said
+
+
+async def test_a_file_that_names_programs_wrongly_is_refused(tmp_path) -> None:
+    async with peer() as other:
+        config = other.config.replace("[Peer]\n", "[Peer]\nAllowedApps =\n")
+        status, _, said = await run(tmp_path, config, "true")
+        assert status == 2
+        assert "AllowedApps: missing application name" in said

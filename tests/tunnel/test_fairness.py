@@ -8,7 +8,7 @@ from .bench.clients import OURS, OURS_BBR
 from .bench.fairness import ROUND_TRIPS, Bottleneck, bottleneck
 
 SECONDS = 4
-# The bounds of the share of ours; 1 is fair. A sender that backs off at every loss, or at none, gets
+# The bounds of the module's share; 1 is fair. A sender that backs off at every loss, or at none, gets
 # nearly nothing or nearly all.
 LEAST, MOST = 0.4, 1.6
 # A busy machine slows one of them down at times.
@@ -28,4 +28,4 @@ def test_neither_starves_the_other(shared: Bottleneck, first: str, control: str)
         taken.append(shared.take(first, [control], ROUND_TRIPS[0], SECONDS))
         if LEAST < taken[-1].share < MOST:
             return
-    pytest.fail(f"our share: {[one.share for one in taken]}")
+    pytest.fail(f"the share: {[one.share for one in taken]}")

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::{NEEDS_LINUX, Plan};
@@ -77,6 +78,27 @@ impl SocketTable {
 
     /// Returns the number of the UDP socket with these ends.
     pub fn datagrams(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<u32>> {
+        match self.0 {}
+    }
+}
+
+/// The processes of one network. There is no such thing here.
+#[derive(Debug)]
+pub struct Processes(Infallible);
+
+impl Processes {
+    /// Makes the finder for a table's network.
+    pub fn of(table: SocketTable) -> io::Result<Processes> {
+        match table.0 {}
+    }
+
+    /// Returns the path of the program with the TCP socket of these ends.
+    pub fn of_stream(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<PathBuf>> {
+        match self.0 {}
+    }
+
+    /// Returns the path of the program with the UDP socket of these ends.
+    pub fn of_datagrams(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<PathBuf>> {
         match self.0 {}
     }
 }

@@ -33,7 +33,7 @@ mod system;
 
 pub use namespace::Namespace;
 pub use plan::Plan;
-pub use system::{Launched, SocketTable, has_terminal, help, launch};
+pub use system::{Launched, Processes, SocketTable, has_terminal, help, launch};
 
 /// The words that begin an error of a system that lacks this.
 pub const NEEDS_LINUX: &str = "running a program in a network of its own needs Linux";

@@ -284,7 +284,7 @@ fn what_does_not_belong_is_refused_with_the_reason() {
 #[test]
 fn rules_by_application_are_refused_also_where_wiresock_hides_them() {
     let why = "a module does not know which application opened a connection, so it cannot enforce \
-               this; remove the line, or use a mitmproxy upstream or Python, which enforce it";
+               this; remove the line, or use `watm tunnel --exec`, a mitmproxy upstream or Python, which enforce it";
     for line in [
         "AllowedApps = chrome",
         "disallowedapps=x",

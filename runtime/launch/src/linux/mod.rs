@@ -4,6 +4,7 @@ mod helper;
 mod interface;
 mod mounts;
 mod namespaces;
+mod processes;
 mod sockets;
 mod supervise;
 mod sys;
@@ -17,6 +18,7 @@ use std::process::{Child, Command, ExitStatus};
 use crate::{Plan, control};
 
 pub use helper::help;
+pub use processes::Processes;
 pub use sockets::SocketTable;
 
 /// The exit status of a program that a signal ended, less the signal's number, as shells have it.

@@ -7,10 +7,10 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 
-use super::sys;
+use super::{processes, sys};
 
 /// The type of a request and of its answer (linux/sock_diag.h).
 const BY_FAMILY: u16 = 20;
@@ -77,6 +77,17 @@ impl SocketTable {
         Ok(found
             .filter(|it| it.ports.0 == local.port())
             .map(|it| it.number))
+    }
+
+    /// Returns the number of the network's file, such as `/proc/self/ns/net` (`SIOCGSKNS` of
+    /// linux/sockios.h).
+    pub(super) fn network(&self) -> io::Result<u64> {
+        const NAMESPACE_OF_SOCKET: libc::Ioctl = 0x894c;
+        // SAFETY: the call takes no pointers.
+        let opened = unsafe { libc::ioctl(self.netlink.as_raw_fd(), NAMESPACE_OF_SOCKET) };
+        let descriptor = sys::check(opened)?;
+        // SAFETY: the descriptor is new, so nothing else owns it.
+        processes::number(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
     fn ask(

@@ -53,8 +53,8 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// Fields of other programs that restrict traffic, and that cannot be enforced here.
 const REFUSED: &[(&str, &str)] = &[("AllowedApps", NO_APPS), ("DisallowedApps", NO_APPS)];
 const NO_APPS: &str = "a module does not know which application opened a connection, so it cannot \
-                       enforce this; remove the line, or use a mitmproxy upstream or Python, \
-                       which enforce it";
+                       enforce this; remove the line, or use `watm tunnel --exec`, a mitmproxy \
+                       upstream or Python, which enforce it";
 
 /// The prefix of comments in which WireSock hides its own fields from wg(8). Ignoring such a
 /// comment would ignore a setting of the file.

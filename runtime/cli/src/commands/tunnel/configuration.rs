@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use watm_runtime::Dialer;
 
+use super::applications::Applications;
 use super::file::File;
 use crate::failure::Failure;
 use crate::follow::changed;
@@ -20,8 +21,8 @@ pub(super) struct ConfigurationOptions {
     /// `3g`, or words, such as `delay=100ms loss=1%`.
     #[arg(long, value_name = "WORDS", value_parser = line)]
     network: Option<String>,
-    /// Read CONF again when it changes, while connections go on. Endpoint, Address, DNS and
-    /// ListenPort need a restart.
+    /// Read CONF again when it changes, while connections go on. Endpoint, Address, DNS, ListenPort
+    /// and AllowedApps need a restart.
     #[arg(long)]
     watch_config: bool,
 }
@@ -34,6 +35,9 @@ pub(super) struct Configuration<'a> {
     pub(super) bytes: Vec<u8>,
     /// The parts that this program uses.
     pub(super) file: File,
+    /// The programs that may use the tunnel, if this program can tell them apart.
+    pub(super) applications: Option<Applications>,
+    tells_apart: bool,
 }
 
 impl ConfigurationOptions {
@@ -42,12 +46,22 @@ impl ConfigurationOptions {
         self.file.display().to_string()
     }
 
-    /// Reads the file, and applies the options.
-    pub(super) fn read(&self) -> Result<Configuration<'_>, Failure> {
+    /// Reads the file, and applies the options. `tells_apart`: this program knows the programs behind
+    /// connections, so that it enforces the lines about them, and the module does not refuse them.
+    pub(super) fn read(&self, tells_apart: bool) -> Result<Configuration<'_>, Failure> {
         let mark = Mark::of(&self.file);
-        let bytes = read(&self.file)?;
+        let mut bytes = read(&self.file)?;
         let file = File::read(&bytes);
         file.check(&self.name())?;
+        let mut applications = None;
+        if let Ok(text) = std::str::from_utf8(&bytes)
+            && tells_apart
+        {
+            let split = Applications::split(text);
+            let (rules, rest) =
+                split.map_err(|error| Failure::unusable(format!("{}: {error}", self.name())))?;
+            (applications, bytes) = (rules, rest.into_bytes());
+        }
         Ok(Configuration {
             options: self,
             mark,
@@ -56,6 +70,8 @@ impl ConfigurationOptions {
                 None => bytes,
             },
             file,
+            applications,
+            tells_apart,
         })
     }
 }
@@ -84,10 +100,10 @@ impl Configuration<'_> {
     }
 
     async fn replace(&self, dialer: &Dialer) -> Result<(), Failure> {
-        let next = self.options.read()?;
-        if next.file != self.file {
+        let next = self.options.read(self.tells_apart)?;
+        if next.file != self.file || next.applications != self.applications {
             return Err(Failure::unusable(format!(
-                "{}: Endpoint, Address, DNS or ListenPort has changed; restart the tunnel to use it",
+                "{}: Endpoint, Address, DNS, ListenPort or AllowedApps has changed; restart the tunnel to use it",
                 self.options.name()
             )));
         }

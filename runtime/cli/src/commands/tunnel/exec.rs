@@ -15,7 +15,9 @@ use watm_runtime::{DatagramFlow, Destination, Dialer, Flow, Module, PacketDevice
 use watm_runtime::{ErrorCode, StreamFlow};
 use watm_socks::{Carried, Dial, Error, Resolving};
 
-use super::file::File;
+use super::applications::Applications;
+use super::configuration::Configuration;
+use super::gate::Gate;
 use super::module::{self, TUN};
 use crate::accept_loop::Complaints;
 use crate::failure::Failure;
@@ -38,6 +40,9 @@ pub(crate) const HELPER: &str = "--watm-launch-helper";
 pub(super) struct Exec {
     module: Module,
     plan: Plan,
+    applications: Option<Applications>,
+    /// The name of the file, for errors.
+    file: String,
 }
 
 impl Exec {
@@ -46,11 +51,12 @@ impl Exec {
     pub(super) fn check(
         program: Vec<OsString>,
         namespace: Option<OsString>,
-        file: &File,
+        configuration: &Configuration<'_>,
         name: &str,
         tun: Option<&Path>,
         loading: &LoadingOptions,
     ) -> Result<Exec, Failure> {
+        let file = &configuration.file;
         let of = |ipv4: bool| {
             let mut addresses = file.addresses.iter();
             addresses.find(|address| address.is_ipv4() == ipv4).copied()
@@ -81,6 +87,8 @@ impl Exec {
                 resolvers: file.dns.clone(),
                 ..Plan::default()
             },
+            applications: configuration.applications.clone(),
+            file: name.to_owned(),
         })
     }
 
@@ -99,12 +107,16 @@ impl Exec {
         let device = launched.take_device();
         let device = device.ok_or_else(|| Failure::failed("the helper sent no device"))?;
         let device = PacketDevice::given(device, MTU).map_err(Failure::failed)?;
+        let gate = match self.applications.clone() {
+            Some(rules) => Some(Arc::new(Gate::new(rules, &mut launched, &self.file)?)),
+            None => None,
+        };
         let server = Server::builder(&self.module)
             .packets(LABEL, device)
             .name(if self.has_program() { "exec" } else { "netns" })
             .start()?;
         if !self.has_program() {
-            return match stop.unless(carry(&server, &dialer)).await {
+            return match stop.unless(carry(&server, &dialer, gate)).await {
                 Some(()) => Err(Failure::failed("the module of --netns ended")),
                 None => Ok(None),
             };
@@ -113,7 +125,7 @@ impl Exec {
         launched.begin().map_err(Failure::failed)?;
         tokio::select! {
             status = follow(launched, signals) => status.map(Some),
-            () = carry(&server, &dialer) => Err(Failure::failed("the module of --exec ended")),
+            () = carry(&server, &dialer, gate) => Err(Failure::failed("the module of --exec ended")),
         }
     }
 }
@@ -158,7 +170,7 @@ async fn follow(mut launched: Launched, mut signals: system::Forwarded) -> Resul
 
 /// Carries the program's flows until the module ends. The module's limit on flows bounds their
 /// number.
-async fn carry(server: &Server, dialer: &Arc<Resolving<Dialer>>) {
+async fn carry(server: &Server, dialer: &Arc<Resolving<Dialer>>, gate: Option<Arc<Gate>>) {
     let complaints = Arc::<Complaints>::default();
     let mut carried = JoinSet::new();
     loop {
@@ -168,10 +180,15 @@ async fn carry(server: &Server, dialer: &Arc<Resolving<Dialer>>) {
             flow = server.accept() => flow,
         };
         let Some(flow) = flow else { return };
-        let (dialer, complaints) = (dialer.clone(), complaints.clone());
+        let (dialer, complaints, gate) = (dialer.clone(), complaints.clone(), gate.clone());
         carried.spawn(async move {
             let to = flow.info().destination.clone();
             tracing::debug!(target: PROGRAM, destination = %to, "the program connects to {to}");
+            if let Some(gate) = gate
+                && !gate.admit(&flow).await
+            {
+                return refuse(flow);
+            }
             let served = match flow {
                 Flow::Stream(flow) => stream(flow, &to, &dialer).await,
                 Flow::Datagrams(flow) => datagrams(&flow, &to, &dialer).await,
@@ -181,6 +198,13 @@ async fn carry(server: &Server, dialer: &Arc<Resolving<Dialer>>) {
                 Err(error) => complain(&complaints, &error),
             }
         });
+    }
+}
+
+/// Ends a flow of a program that may not use the tunnel.
+fn refuse(flow: Flow) {
+    if let Flow::Stream(flow) = flow {
+        flow.abort(ErrorCode::ConnectionRefused);
     }
 }
 

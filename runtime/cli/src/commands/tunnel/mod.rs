@@ -1,9 +1,11 @@
 //! `watm tunnel`: a WireGuard tunnel in this process, for any program that supports proxies or port
 //! forwards.
 
+mod applications;
 mod configuration;
 mod exec;
 mod file;
+mod gate;
 mod module;
 mod reverse;
 mod up;
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         ));
     }
     let name = arguments.configuration.name();
-    let configuration = arguments.configuration.read()?;
+    let configuration = arguments.configuration.read(devices)?;
     let file = &configuration.file;
     if let Some(port) = file.waits_on() {
         tracing::warn!(
@@ -115,7 +117,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         true => Some(Exec::check(
             arguments.program,
             arguments.netns,
-            file,
+            &configuration,
             &name,
             arguments.tun_module.as_deref(),
             &loaded.loading,
