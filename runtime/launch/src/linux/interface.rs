@@ -117,11 +117,17 @@ fn open() -> Result<OwnedFd, String> {
 }
 
 fn attach(device: &OwnedFd) -> Result<(), Errno> {
-    let mut request = named(NAME);
-    // With the header, checksums and long segments are left to the kernel.
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    request.ifr_ifru.ifru_flags = flags as i16;
-    ioctl(device, libc::TUNSETIFF as _, &mut request)
+    let attach = |flags: c_int| {
+        let mut request = named(NAME);
+        request.ifr_ifru.ifru_flags = flags as i16;
+        ioctl(device, libc::TUNSETIFF as _, &mut request)
+    };
+    let plain = libc::IFF_TUN | libc::IFF_NO_PI;
+    // With headers, checksums and long segments are left to the kernel. gVisor has none.
+    match attach(plain | libc::IFF_VNET_HDR) {
+        Err(Errno(libc::EINVAL)) => attach(plain),
+        done => done,
+    }
 }
 
 /// Lets the program send echo requests without further rights, as distributions do.

@@ -11,6 +11,10 @@ use super::header;
 /// The file that makes devices.
 const MAKER: &str = "/dev/net/tun";
 
+/// The flags of a device for plain packets of IP, without and with a header before each.
+const PLAIN: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI;
+const HEADED: libc::c_int = PLAIN | libc::IFF_VNET_HDR;
+
 /// Offloads of the driver (`linux/if_tun.h`).
 const CHECKSUM: u32 = 0x01;
 const TCP_SEGMENTS: u32 = 0x02 | 0x04;
@@ -32,18 +36,14 @@ impl PacketDevice {
     /// (`IFF_TUN | IFF_NO_PI`). Fails with `InvalidInput` for any other. A device with
     /// `IFF_VNET_HDR` has [offloads](Offloads).
     pub fn given(descriptor: OwnedFd, mtu: u32) -> io::Result<PacketDevice> {
-        let request = request(&descriptor, None)?;
-        let wanted = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
-        let known = (libc::IFF_TUN | libc::IFF_TAP | libc::IFF_NO_PI) as i16;
-        // SAFETY: the system has filled in the flags.
-        let has = unsafe { request.ifr_ifru.ifru_flags };
-        if has & known != wanted {
+        let has = request(&descriptor, libc::TUNGETIFF as _, "", 0)?;
+        if has & (PLAIN | libc::IFF_TAP) != PLAIN {
             let reason = "is not a device for plain IP packets (IFF_TUN | IFF_NO_PI)";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let flags = rustix::fs::fcntl_getfl(&descriptor)?;
         rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
-        PacketDevice::new(descriptor, mtu, has & libc::IFF_VNET_HDR as i16 != 0)
+        PacketDevice::new(descriptor, mtu, has & HEADED == HEADED)
     }
 
     /// Opens the device of this name, or makes it. It exists as long as it is open, unless it is
@@ -55,7 +55,7 @@ impl PacketDevice {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{MAKER}: {error}"))
         })?;
-        request(&descriptor, Some(name))?;
+        let headed = attach(&descriptor, name)?;
         let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
         let mut request = named(name)?;
         // SAFETY: the request is a whole `ifreq`, in which the system writes the MTU.
@@ -63,7 +63,7 @@ impl PacketDevice {
         check(done)?;
         // SAFETY: the system has filled it in.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-        PacketDevice::new(descriptor, u32::try_from(mtu).unwrap_or_default(), true)
+        PacketDevice::new(descriptor, u32::try_from(mtu).unwrap_or_default(), headed)
     }
 
     /// Asks a device with headers for its offloads, and sets none.
@@ -87,8 +87,10 @@ impl PacketDevice {
             };
             let has = [all, without_udp].into_iter();
             let mut has = has.filter(|wanted| set_offloads(&descriptor, *wanted).is_ok());
-            offloads = has.next().unwrap_or_default();
-            set_offloads(&descriptor, Offloads::default())?;
+            if let Some(has) = has.next() {
+                offloads = has;
+                set_offloads(&descriptor, Offloads::default())?;
+            }
         }
         Ok(PacketDevice {
             descriptor,
@@ -104,18 +106,32 @@ impl PacketDevice {
     }
 }
 
-/// Attaches the descriptor to the device of this name; without one, asks for what it is.
-fn request(descriptor: &OwnedFd, name: Option<&str>) -> io::Result<libc::ifreq> {
-    let mut request = named(name.unwrap_or_default())?;
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16;
-    let number = match name {
-        Some(_) => libc::TUNSETIFF,
-        None => libc::TUNGETIFF,
-    };
-    // SAFETY: both take a whole `ifreq`, which lives until the call returns.
-    let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), number as _, &mut request) };
+/// Attaches the descriptor to the device of this name. Returns true if it has headers, which gVisor
+/// lacks.
+fn attach(descriptor: &OwnedFd, name: &str) -> io::Result<bool> {
+    match request(descriptor, libc::TUNSETIFF as _, name, HEADED) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            request(descriptor, libc::TUNSETIFF as _, name, PLAIN).map(|_| false)
+        }
+        done => done.map(|_| true),
+    }
+}
+
+/// Makes a request of the driver with this name and these flags. Returns the flags that the device
+/// has.
+fn request(
+    descriptor: &OwnedFd,
+    number: libc::Ioctl,
+    name: &str,
+    flags: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut request = named(name)?;
+    request.ifr_ifru.ifru_flags = flags as i16;
+    // SAFETY: the requests take a whole `ifreq`, which lives until the call returns.
+    let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), number, &mut request) };
     check(done)?;
-    Ok(request)
+    // SAFETY: the system has filled in the flags.
+    Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
 }
 
 fn named(name: &str) -> io::Result<libc::ifreq> {
