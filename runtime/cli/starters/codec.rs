@@ -58,6 +58,7 @@ pub const ABOUT: About = About {
     alone: false,
     port: None,
     client: None,
+    steer: &[],
     formats: &[Format {
         name: "toml",
         tables: &[("NAME", &SYMMETRIC)],

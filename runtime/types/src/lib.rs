@@ -12,6 +12,7 @@ mod module_kind;
 mod pattern;
 mod role;
 mod status;
+mod steer;
 mod text;
 mod usage;
 
@@ -23,5 +24,6 @@ pub use module_kind::ModuleKind;
 pub use pattern::{ConnectPattern, InvalidPattern, MAX_PATTERN_BYTES};
 pub use role::Role;
 pub use status::{ClientConfig, GenerationStatus, PeerStatus, Phase};
+pub use steer::Steer;
 pub use text::{cut, one_line, printable};
 pub use usage::{Used, UsedDestination};

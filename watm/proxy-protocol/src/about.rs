@@ -19,6 +19,7 @@ pub const ABOUT: About = About {
     alone: false,
     port: None,
     client: None,
+    steer: &[],
     formats: &[Format {
         name: "toml",
         tables: &[("proxy-protocol", &FIELDS)],

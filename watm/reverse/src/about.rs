@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
     alone: false,
     port: None,
     client: None,
+    steer: &[],
     formats: &[Format {
         name: "toml",
         tables: &[("reverse", &SYMMETRIC)],

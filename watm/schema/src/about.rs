@@ -31,8 +31,20 @@ pub struct About {
     /// The first step of a person who uses a client configuration, as a sentence. `None` for transports without client
     /// configurations.
     pub client: Option<&'static str>,
+    /// The kinds of datagrams that name one of several sockets on one address. Without any, datagrams of one session may come to
+    /// several instances.
+    pub steer: &'static [Steer],
     /// The formats of its configuration.
     pub formats: &'static [Format],
+}
+
+/// A kind of datagrams that name a socket: see `datagram-socket.place` in `wit/sockets.wit`. There are at most 16.
+#[derive(Debug, Clone, Copy)]
+pub struct Steer {
+    /// The first byte of such datagrams.
+    pub kind: u8,
+    /// The place of the byte that, modulo the number of sockets, is the number of the socket: at most 1231.
+    pub byte: u16,
 }
 
 /// A socket of a module.
@@ -204,6 +216,17 @@ const fn written<const N: usize>(about: &About) -> Out<N> {
     }
     if let Some(client) = about.client {
         out = out.member("client").string(client);
+    }
+    if !about.steer.is_empty() {
+        out = out.member("steer").byte(b'[');
+        let mut index = 0;
+        while index < about.steer.len() {
+            let Steer { kind, byte } = about.steer[index];
+            out = out.item(index).raw("{\"type\":").number(kind as u64);
+            out = out.member("byte").number(byte as u64).byte(b'}');
+            index += 1;
+        }
+        out = out.byte(b']');
     }
     out = sockets(out.member("sockets").byte(b'['), about.sockets).byte(b']');
     out = out.member("formats").byte(b'[');

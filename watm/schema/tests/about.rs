@@ -1,6 +1,6 @@
 //! The description of a module in JSON.
 
-use watm_schema::about::{About, Format, TCP_AND_UDP, length, render};
+use watm_schema::about::{About, Format, Steer, TCP_AND_UDP, length, render};
 use watm_schema::{Described, Field, Kind};
 
 const FIELDS: [Described; 4] = [
@@ -24,6 +24,7 @@ const ABOUT: About = About {
     alone: false,
     port: Some(65535),
     client: None,
+    steer: &[Steer { kind: 2, byte: 11 }, Steer { kind: 4, byte: 7 }],
     formats: &[
         Format {
             name: "json",
@@ -43,6 +44,7 @@ fn a_description_is_json() {
     let expected = concat!(
         r#"{"about":1,"name":"x","title":"X","summary":"Nothing.","accepts":true,"dials":false,"#,
         r#""destinations":true,"alone":false,"port":65535,"#,
+        r#""steer":[{"type":2,"byte":11},{"type":4,"byte":7}],"#,
         r#""sockets":[{"label":"listen","transport":"tcp"},{"label":"listen","transport":"udp"}],"formats":["#,
         r#"{"name":"json","tables":[{"name":"x","fields":["#,
         r#"{"name":"idle","kind":"number","unit":"seconds","least":0,"most":18446744073709551615,"default":90,"#,

@@ -20,6 +20,7 @@ pub const ABOUT: About = About {
     alone: cfg!(not(feature = "water-v1")),
     port: Some(8388),
     client: Some("Open the Shadowsocks app on your phone or computer, and add a server."),
+    steer: &[],
     formats: &[Format {
         name: "json",
         tables: &[("server", &FIELDS), ("user", &USER)],

@@ -20,6 +20,7 @@ pub const ABOUT: About = About {
     alone: cfg!(not(feature = "water-v1")),
     port: Some(1080),
     client: None,
+    steer: &[],
     formats: &[Format {
         name: "json",
         tables: &[("socks5", &FIELDS), ("user", &USER)],

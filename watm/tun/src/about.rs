@@ -19,6 +19,7 @@ pub const ABOUT: About = About {
     alone: true,
     port: None,
     client: None,
+    steer: &[],
     formats: &[Format {
         name: "json",
         tables: &[("tun", &FIELDS)],

@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
     alone: false,
     port: Some(51820),
     client: Some("Open the WireGuard app on your phone or computer, and add a tunnel."),
+    steer: &[],
     formats: &[
         Format {
             name: "wg",

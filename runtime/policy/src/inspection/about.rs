@@ -2,7 +2,7 @@
 //! programs.
 
 use serde_derive::{Deserialize, Serialize};
-use watm_types::Network;
+use watm_types::{Network, Steer};
 
 use super::inspect::shown;
 
@@ -54,6 +54,9 @@ pub struct About {
     /// The sockets that a server needs.
     #[serde(default)]
     pub sockets: Vec<Socket>,
+    /// The datagrams that name one of several sockets on one address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steer: Vec<Steer>,
     /// The formats of its configuration.
     #[serde(default)]
     pub formats: Vec<Format>,
@@ -206,6 +209,20 @@ pub(super) fn parse(section: &[u8]) -> Result<Option<About>, String> {
     if !sentences.into_iter().flatten().all(|text| printable(text)) {
         return Err(wrong("has a sentence with control characters; remove them"));
     }
+    if about.steer.len() > Steer::MOST {
+        return Err(wrong(&format!(
+            "steers {} kinds of datagrams; must be at most {}",
+            about.steer.len(),
+            Steer::MOST
+        )));
+    }
+    let far = |steer: &&Steer| steer.byte > Steer::LAST_BYTE;
+    if let Some(Steer { byte, .. }) = about.steer.iter().find(far) {
+        return Err(wrong(&format!(
+            "steers datagrams by byte {byte}; must be at most {}",
+            Steer::LAST_BYTE
+        )));
+    }
     Ok(Some(about))
 }
 
@@ -217,11 +234,13 @@ mod tests {
     fn a_description_is_read_and_unknown_members_are_ignored() {
         let section = br#"{"about":1,"name":"x-1","title":"X","later":[1],"sockets":[
             {"label":"listen","transport":"tcp","more":1},{"label":"a","transport":"sctp"}],"port":9,
+            "steer":[{"type":2,"byte":7,"more":1}],
             "formats":[{"name":"json","tables":[{"name":"x","fields":[
             {"name":"a","kind":"number","default":3},{"name":"b","kind":"text","required":true}]}]}]}"#;
         let about = parse(section).unwrap().unwrap();
         assert_eq!((about.name.as_str(), about.port), ("x-1", Some(9)));
         assert_eq!(about.networks(), [Network::Tcp]);
+        assert_eq!(about.steer, [Steer { kind: 2, byte: 7 }]);
         let [a, b] = about.formats[0].tables[0].fields.as_slice() else {
             panic!("two fields")
         };
@@ -237,6 +256,8 @@ mod tests {
     #[test]
     fn a_wrong_description_is_named() {
         let large = vec![b' '; LARGEST + 1];
+        let many = [r#"{"type":1,"byte":7}"#; 17].join(",");
+        let many = format!(r#"{{"about":1,"name":"x","title":"X","steer":[{many}]}}"#).into_bytes();
         for (section, said) in [
             (&b""[..], "must have a description in JSON: EOF"),
             (b"{}", "missing field `about`"),
@@ -255,6 +276,11 @@ mod tests {
                 br#"{"about":1,"name":"x","title":"X","port":65536}"#,
                 "65536",
             ),
+            (
+                br#"{"about":1,"name":"x","title":"X","steer":[{"type":1,"byte":1232}]}"#,
+                "by byte 1232",
+            ),
+            (&many, "steers 17 kinds"),
             (&large, "at most 64 KiB"),
         ] {
             let error = parse(section).unwrap_err();
