@@ -131,6 +131,7 @@
 //! | `host.dropped.restarting` | datagrams that came while no instance ran |
 //! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |
 //! | `host.dropped.send_denied` | datagrams to addresses that the module may not send to, see [`Reach`] |
+//! | `host.dropped.pass` | datagrams that the module passed to another socket of its address in vain |
 //! | `host.dropped.send_too_large`, `.send_unreachable`, `.send_buffer`, `.send_other` | datagrams that the network refused, by reason |
 //! | `host.dropped.flow_to_module` | datagrams of the application that found the flow's queue full |
 //! | `host.dropped.flow_to_application` | datagrams of the module that the host had no room left for |
@@ -177,9 +178,9 @@ pub use updates::{
 pub use watm_engine::{CacheDir, Execution, Module, note_usage};
 pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use watm_net::sockets::{
-    Accepted, Admission, BindTransparent, Doorbell, PacketDevice, TransparentOptions,
-    UpstreamStream, connect_upstream, connect_upstream_datagrams, share_address,
-    share_datagram_address,
+    Accepted, Admission, BindTransparent, DatagramSocket, Doorbell, MOST_STEERED, PacketDevice,
+    TransparentOptions, UpstreamStream, connect_upstream, connect_upstream_datagrams,
+    share_address, share_datagram_address,
 };
 pub use watm_net::{Connect, Limits, Wire, log_refusal};
 pub use watm_policy::inspection::{About, ModuleInfo, inspect, worlds};
@@ -191,7 +192,7 @@ pub use watm_seal::private;
 pub use watm_types::printable;
 pub use watm_types::{
     ClientConfig, Destination, Error, ErrorCode, Family, FlowInfo, GenerationStatus, ModuleKind,
-    Network, PeerStatus, Phase, Role, Target, Used, UsedDestination,
+    Network, PeerStatus, Phase, Role, Steer, Target, Used, UsedDestination,
 };
 #[cfg(feature = "update")]
 #[doc(no_inline)]

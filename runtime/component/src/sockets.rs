@@ -248,6 +248,62 @@ impl sockets::HostDatagramSocket for State {
             .map_err(Failure::into_trap)
     }
 
+    fn place(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<sockets::Place> {
+        self.turn(import::DatagramSocketPlace, || (socket.rep(),))
+            .take(self, |state| {
+                let (number, count) = state.table.get(&socket)?.port.place().number_of();
+                // An address has at most 1024 sockets.
+                let (number, count) = (number as u32, count as u32);
+                Ok(sockets::Place { number, count })
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn pass(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        number: u32,
+        batch: sockets::DatagramBatch,
+    ) -> Result<(), Failure> {
+        self.turn(import::DatagramSocketPass, || {
+            (
+                socket.rep(),
+                number,
+                Digest::of(&batch.payload),
+                &batch.datagrams,
+            )
+        })
+        .take(self, |state| state.pass_batch(&socket, number, batch))
+    }
+
+    fn passed(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> wasmtime::Result<sockets::DatagramBatch> {
+        self.turn(import::DatagramSocketPassed, || {
+            (socket.rep(), max_datagrams, max_bytes)
+        })
+        .take(self, |state| {
+            let socket = state.table.get(&socket)?;
+            let (payload, entries) = match state.serves() {
+                true => socket.port.passed(
+                    max_datagrams as usize,
+                    max_bytes as usize,
+                    &mut Context::from_waker(&socket.waker),
+                ),
+                false => (Vec::new(), Vec::new()),
+            };
+            state.moved |= !entries.is_empty();
+            Ok(sockets::DatagramBatch {
+                datagrams: entries.into_iter().map(info_of).collect(),
+                payload,
+            })
+        })
+        .map_err(Failure::into_trap)
+    }
+
     fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
         self.turn(import::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
@@ -285,22 +341,7 @@ impl State {
         batch: sockets::DatagramBatch,
     ) -> Result<u32, Failure> {
         let socket = self.table.get_mut(socket)?;
-        let total: u64 = batch.datagrams.iter().map(|info| u64::from(info.len)).sum();
-        let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
-        if total != batch.payload.len() as u64 || !batch.datagrams.iter().all(sane) {
-            return Err(ErrorCode::InvalidArgument.into());
-        }
-        let entries: Vec<Entry> = batch
-            .datagrams
-            .into_iter()
-            .map(|info| Entry {
-                len: info.len as usize,
-                segment_size: info.segment_size,
-                remote: canonical(address_from_guest(info.remote_address)),
-                local: info.local_address.map(ip_from_guest),
-                ecn: ecn_from_guest(info.ecn),
-            })
-            .collect();
+        let entries = entries_of(batch.datagrams, batch.payload.len())?;
         let accepted = socket.send(&batch.payload, &entries, self.access.as_deref());
         self.hub.counters.dropped_send_denied.add(accepted.denied);
         self.moved |= accepted.entries > 0;
@@ -315,6 +356,51 @@ impl State {
         }
         Ok(u32::try_from(accepted.entries).unwrap_or(u32::MAX))
     }
+
+    fn pass_batch(
+        &mut self,
+        socket: &Resource<DatagramSocket>,
+        number: u32,
+        batch: sockets::DatagramBatch,
+    ) -> Result<(), Failure> {
+        let socket = self.table.get_mut(socket)?;
+        let entries = entries_of(batch.datagrams, batch.payload.len())?;
+        let number = number as usize;
+        if number >= socket.port.place().number_of().1 {
+            return Err(ErrorCode::InvalidArgument.into());
+        }
+        let now = Instant::now();
+        let access = self.access.as_deref();
+        let mut rest = batch.payload.as_slice();
+        for entry in entries {
+            let (payload, tail) = rest.split_at(entry.len);
+            rest = tail;
+            // The other socket may then send there: a module must not open addresses for itself.
+            let admitted = socket.admits(entry.remote, now, access);
+            if !admitted || !socket.port.place().pass(number, entry, payload) {
+                self.hub.counters.dropped_pass.add(entry.datagrams() as u64);
+            }
+        }
+        self.moved = true;
+        Ok(())
+    }
+}
+
+/// Returns the entries of a batch. Fails if their lengths do not add up to that of the payload.
+fn entries_of(infos: Vec<sockets::DatagramInfo>, len: usize) -> Result<Vec<Entry>, ErrorCode> {
+    let total: u64 = infos.iter().map(|info| u64::from(info.len)).sum();
+    let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
+    if total != len as u64 || !infos.iter().all(sane) {
+        return Err(ErrorCode::InvalidArgument);
+    }
+    let entry = |info: sockets::DatagramInfo| Entry {
+        len: info.len as usize,
+        segment_size: info.segment_size,
+        remote: canonical(address_from_guest(info.remote_address)),
+        local: info.local_address.map(ip_from_guest),
+        ecn: ecn_from_guest(info.ecn),
+    };
+    Ok(infos.into_iter().map(entry).collect())
 }
 
 /// The outcome of a batch.

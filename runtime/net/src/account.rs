@@ -25,6 +25,7 @@
 //! | tokens of dropped handles, until the call ends | 66560 x 80 B | no: 5 MiB, see [`ReadyList`](crate::ready::ReadyList) |
 //! | addresses that a socket has heard from or dialled | 94208 x 64 B a socket | as they come: 6 MiB |
 //! | messages between generations | 4 MiB and 8192 x 64 B | no: one mailbox an instance |
+//! | datagrams that other sockets of its address pass to one | 256 KiB a socket | as they come |
 //! | datagrams that wait for a connector | 256 x 64 KiB a socket | as they wait |
 //! | reasons of errors, names of peers | 256 B each | with the flow |
 //! | a snapshot, for as long as its reader lives | [`CALL_BYTES`], twice | no |

@@ -47,6 +47,7 @@ counters! {
     dropped_restarting = "host.dropped.restarting",
     dropped_receive_limit = "host.dropped.receive_limit",
     dropped_send_denied = "host.dropped.send_denied",
+    dropped_pass = "host.dropped.pass",
     dropped_send_too_large = "host.dropped.send_too_large",
     dropped_send_unreachable = "host.dropped.send_unreachable",
     dropped_send_buffer = "host.dropped.send_buffer",

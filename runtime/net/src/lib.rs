@@ -21,6 +21,6 @@ pub use connect::{Connect, Wire};
 pub use limits::Limits;
 pub use refusals::log_refusal;
 use watm_types::{
-    Destination, Error, ErrorCode, Family, FlowInfo, ModuleKind, Network, Target, Used,
+    Destination, Error, ErrorCode, Family, FlowInfo, ModuleKind, Network, Steer, Target, Used,
     UsedDestination,
 };

@@ -212,8 +212,8 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
     for (label, socket) in plan.sockets {
         let counters = hub.counters.clone();
         let port = match socket {
-            BoundSocket::Udp(socket, local) => UdpPort::new(socket, local, counters)
-                .map(|port| DatagramPort::bound(port, &hub.counters.account))
+            BoundSocket::Udp(socket, local, place) => UdpPort::new(socket, local, counters)
+                .map(|port| DatagramPort::bound(port, place, &hub.counters.account))
                 .map(|port| Port::Udp(Arc::new(port))),
             BoundSocket::Carried => {
                 let connector = plan.connector.clone().ok_or_else(|| {

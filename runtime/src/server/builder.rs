@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use watm_component::recording::{Header, Recorder, Socket};
 use watm_engine::hub::{Accepting, Hub};
 use watm_engine::log;
 use watm_net::connect::Connect;
-use watm_net::sockets::{Admission, BoundSocket, Grant, PacketDevice, Protocol};
+use watm_net::sockets::{Admission, BoundSocket, DatagramSocket, Grant, PacketDevice, Protocol};
 use watm_policy::keys::Keys;
 
 /// Options for starting a module. Methods chain by value; [`start`](ServerBuilder::start) ends the
@@ -25,7 +25,7 @@ pub struct ServerBuilder {
     grants: Vec<Grant>,
     carried: Vec<String>,
     listeners: Vec<(String, TcpListener)>,
-    datagram_sockets: Vec<(String, UdpSocket)>,
+    datagram_sockets: Vec<(String, DatagramSocket)>,
     devices: Vec<(String, PacketDevice)>,
     limits: Limits,
     reach: Reach,
@@ -93,9 +93,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Grants a datagram socket that is already bound.
-    pub fn udp_socket(mut self, label: &str, socket: UdpSocket) -> Self {
-        self.datagram_sockets.push((label.to_owned(), socket));
+    /// Grants a datagram socket that is already bound: a `UdpSocket` of the standard library, or one of
+    /// several on one address ([`share_datagram_address`](crate::share_datagram_address)).
+    pub fn udp_socket(mut self, label: &str, socket: impl Into<DatagramSocket>) -> Self {
+        self.datagram_sockets
+            .push((label.to_owned(), socket.into()));
         self
     }
 

@@ -316,6 +316,10 @@ impl Hostile {
             let _ = socket.longest(remote);
             socket.set_dont_fragment(parts.is_multiple_of(2));
             socket.take_unreachable();
+            // A socket of its own passes to itself, unless the number is that of no socket.
+            let _ = socket.place();
+            let _ = socket.pass(parts % 2, &batch);
+            let _ = socket.passed(parts, u32::MAX);
         }
     }
 

@@ -229,6 +229,21 @@ pub trait DatagramSocket {
 
     /// The address the socket is bound to.
     fn local_address(&self) -> SocketAddr;
+
+    /// The number of the socket among those that share its address, and how many there are.
+    fn place(&self) -> (u32, u32) {
+        (0, 1)
+    }
+
+    /// Pass datagrams to the socket with this number, as if they had arrived there. They may be lost.
+    fn pass(&mut self, _number: u32, _batch: &DatagramBatch) -> Result<(), ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
+
+    /// Receive datagrams that were passed to this socket, like [`receive`](Self::receive).
+    fn passed(&mut self, _max_datagrams: u32, _max_bytes: u32) -> DatagramBatch {
+        DatagramBatch::default()
+    }
 }
 
 /// A stream of bytes: an accepted connection, or a flow of the application. Dropping

@@ -168,6 +168,24 @@ impl DatagramSocket for Socket {
     fn local_address(&self) -> SocketAddr {
         to_socket_address(self.socket.local_address())
     }
+
+    fn place(&self) -> (u32, u32) {
+        let place = self.socket.place();
+        (place.number, place.count)
+    }
+
+    fn pass(&mut self, number: u32, batch: &DatagramBatch) -> Result<(), ErrorCode> {
+        let datagrams: Vec<_> = batch.datagrams.iter().map(from_datagram).collect();
+        let batch = sockets::DatagramBatchParam {
+            payload: &batch.payload,
+            datagrams: &datagrams,
+        };
+        self.socket.pass(number, batch).map_err(to_error)
+    }
+
+    fn passed(&mut self, max_datagrams: u32, max_bytes: u32) -> DatagramBatch {
+        to_batch(self.socket.passed(max_datagrams, max_bytes))
+    }
 }
 
 /// Wraps the handle of a stream.

@@ -19,7 +19,7 @@ use crate::wit::flows::{Datagrams, FlowInfo, Kind};
 use crate::wit::generations::{Mail, MessageInfo};
 use crate::wit::log::Level;
 use crate::wit::packets::{Offloads, PacketBatch, PacketInfo};
-use crate::wit::sockets::{DatagramBatch, DatagramInfo, Direction};
+use crate::wit::sockets::{DatagramBatch, DatagramInfo, Direction, Place};
 use crate::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 
 /// A row of the table, as a type: the recording host names it for each call.
@@ -177,6 +177,11 @@ imports! {
         (device: u32, wanted: Offloads) -> Offloads;
     PacketDeviceMtu = "packets.packet-device.mtu" (device: u32) -> u32;
     PacketDeviceDrop = "packets.packet-device (drop)" (device: u32) -> ();
+    DatagramSocketPlace = "sockets.datagram-socket.place" (socket: u32) -> Place;
+    DatagramSocketPass = "sockets.datagram-socket.pass"
+        (socket: u32, number: u32, payload: Digest, datagrams: Vec<DatagramInfo>) -> ();
+    DatagramSocketPassed = "sockets.datagram-socket.passed"
+        (socket: u32, max: u32, max_bytes: u32) -> DatagramBatch;
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use std::time::Instant;
 use super::remotes::{Known, Remotes};
 use super::tunneled::CarriedPort;
 use crate::account::Account;
-use crate::sockets::{Entry, Sent, UdpPort};
+use crate::sockets::{Entry, Place, Sent, UdpPort};
 
 /// A datagram socket. It outlives the instances of the module that use it.
 pub struct DatagramPort {
     way: Way,
     remotes: Remotes,
+    place: Place,
 }
 
 enum Way {
@@ -25,19 +26,24 @@ enum Way {
 }
 
 impl DatagramPort {
-    /// Creates a port of a socket of this machine.
-    pub fn bound(port: UdpPort, account: &Arc<Account>) -> DatagramPort {
+    /// Creates a port of a socket of this machine, with its place among those of its address.
+    pub fn bound(port: UdpPort, place: Place, account: &Arc<Account>) -> DatagramPort {
+        place.charge_to(account);
         DatagramPort {
             way: Way::Bound(Box::new(port)),
             remotes: Remotes::new(account),
+            place,
         }
     }
 
     /// Creates a port whose datagrams a connector carries.
     pub fn carried(port: CarriedPort, account: &Arc<Account>) -> DatagramPort {
+        let place = Place::default();
+        place.charge_to(account);
         DatagramPort {
             way: Way::Carried(port),
             remotes: Remotes::new(account),
+            place,
         }
     }
 
@@ -66,13 +72,34 @@ impl DatagramPort {
             Way::Bound(port) => port.receive(max_entries, max_bytes, cx),
             Way::Carried(port) => port.receive(max_entries, max_bytes, cx),
         };
+        self.hear(&entries);
+        (payload, entries)
+    }
+
+    /// Returns the place of the socket among those that share its address.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Receives what other sockets have passed to this one, as [`receive`](Self::receive) does.
+    pub fn passed(
+        &self,
+        max_entries: usize,
+        max_bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> (Vec<u8>, Vec<Entry>) {
+        let (payload, entries) = self.place.passed(max_entries, max_bytes, cx);
+        self.hear(&entries);
+        (payload, entries)
+    }
+
+    fn hear(&self, entries: &[Entry]) {
         if !entries.is_empty() {
             let (mut known, now) = (self.known(), Instant::now());
             entries
                 .iter()
                 .for_each(|entry| known.heard(entry.remote, now));
         }
-        (payload, entries)
     }
 
     /// Sends the entries that are laid end to end in `payload`; their lengths add up to its length.
@@ -122,6 +149,7 @@ impl DatagramPort {
 
     /// Discards what has arrived, while there is no module to receive it.
     pub fn discard(&self) {
+        self.place.discard();
         match &self.way {
             Way::Bound(port) => port.discard(),
             Way::Carried(port) => port.discard(),

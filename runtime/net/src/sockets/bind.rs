@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use socket2::{Domain, Socket, Type};
 
 use super::options;
+use super::place::{DatagramSocket, Place};
 use super::tun::PacketDevice;
 use crate::{Error, Network};
 
@@ -47,8 +48,8 @@ pub enum Protocol {
 
 /// A socket that is bound and non-blocking, not yet registered with an executor.
 pub enum BoundSocket {
-    /// A UDP socket and its address.
-    Udp(UdpSocket, SocketAddr),
+    /// A UDP socket, its address, and its place among those that share it.
+    Udp(UdpSocket, SocketAddr, Place),
     /// A listener and its address.
     Tcp(TcpListener, SocketAddr),
     /// No socket of the system's: a connector carries its datagrams.
@@ -66,10 +67,11 @@ impl BoundSocket {
     }
 
     /// Takes a socket for datagrams that the user has bound.
-    pub fn given_datagrams(socket: UdpSocket) -> io::Result<BoundSocket> {
+    pub fn given_datagrams(given: DatagramSocket) -> io::Result<BoundSocket> {
+        let DatagramSocket { socket, place } = given;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        Ok(BoundSocket::Udp(socket, address))
+        Ok(BoundSocket::Udp(socket, address, place))
     }
 
     /// Returns the protocol.
@@ -84,7 +86,7 @@ impl BoundSocket {
     /// Returns the address that it is bound to; the unspecified one if it has none.
     pub fn local_addr(&self) -> SocketAddr {
         match self {
-            BoundSocket::Udp(_, address) | BoundSocket::Tcp(_, address) => *address,
+            BoundSocket::Udp(_, address, _) | BoundSocket::Tcp(_, address) => *address,
             BoundSocket::Carried | BoundSocket::Packets(_) => NO_ADDRESS,
         }
     }
@@ -112,7 +114,7 @@ impl Grant {
     fn bind_udp(&self) -> io::Result<BoundSocket> {
         let socket = bind_datagrams(self.socket(Type::DGRAM)?, self.address)?;
         let address = socket.local_addr()?;
-        Ok(BoundSocket::Udp(socket, address))
+        Ok(BoundSocket::Udp(socket, address, Place::default()))
     }
 
     fn bind_tcp(&self) -> io::Result<BoundSocket> {

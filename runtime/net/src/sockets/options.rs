@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd;
 use quinn_udp::TransportErrorPayload;
 use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::Socket;
+use watm_types::Steer;
 
 /// Lets a listener bind at once after a restart, in place of waiting for its old connections to time
 /// out. Windows does so by default, and there the option would let other programs take the port.
@@ -54,6 +55,57 @@ pub(super) fn share_port(listener: &Socket) -> io::Result<()> {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn share_port(_: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Makes the kernel choose among the `count` sockets of a port by what datagrams contain. It counts the
+/// sockets in the order in which they were bound. Other datagrams go where they would go without this.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn steer(socket: &impl AsFd, steer: &[Steer], count: usize) -> io::Result<()> {
+    let step = |code: u32, otherwise: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: otherwise,
+        k,
+    };
+    let load = |at: u16| step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, at.into());
+    let count = u32::try_from(count).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The program sees the datagram without its headers. A load beyond its end ends the program, and
+    // the first socket gets the datagram.
+    let mut program = vec![load(0)];
+    for Steer { kind, byte } in steer {
+        // Datagrams of other kinds skip the three steps after this one.
+        let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        program.push(step(equals, 3, (*kind).into()));
+        program.push(load(*byte));
+        program.push(step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, count));
+        program.push(step(libc::BPF_RET | libc::BPF_A, 0, 0));
+    }
+    // No socket has this number.
+    program.push(step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX));
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the value is a program
+    // of the given length, which the kernel checks and copies.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn steer<S>(_: &S, _: &[Steer], _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, ModuleKind, Role};
 /// The package that this host implements, and its version.
 pub const PACKAGE: &str = "watm:transport";
 /// The version of the package that this host implements.
-pub const VERSION: &str = "0.1.1";
+pub const VERSION: &str = "0.1.2";
 
 /// The interfaces that a module may import beside that package: those that a language's standard
 /// library needs for randomness and the time of day.

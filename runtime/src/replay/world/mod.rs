@@ -12,11 +12,18 @@ use serde::Serialize;
 use watm_component::recording::{Asked, Function, Recorded};
 use watm_component::wit::flows::FlowInfo;
 use watm_component::wit::generations::{Mail, Messages};
+use watm_component::wit::sockets::Place;
 use watm_component::wit::types::ErrorCode;
 
 use self::resources::{Facts, Key, Resources};
 use self::source::Source;
 use super::answers::{done, encoded, refused};
+
+/// The place of a socket in recordings of modules that did not ask for it.
+const ALONE: Place = Place {
+    number: 0,
+    count: 1,
+};
 
 pub(super) struct World {
     resources: Resources,
@@ -119,6 +126,15 @@ impl World {
                 max,
                 max_bytes,
             } => resources.source(socket)?.receive(max, max_bytes),
+            Asked::DatagramSocketPlace { socket } => {
+                done(&resources.source(socket)?.place.unwrap_or(ALONE))
+            }
+            Asked::DatagramSocketPass { .. } => done(&()),
+            Asked::DatagramSocketPassed {
+                socket,
+                max,
+                max_bytes,
+            } => resources.source(socket)?.passed(max, max_bytes),
             Asked::DatagramFlowReceive {
                 flow,
                 max,
@@ -284,6 +300,12 @@ impl World {
             Recorded::DatagramSocketReceive {
                 socket, outcome, ..
             } => resources.recorded(socket)?.learn_batch(outcome)?,
+            Recorded::DatagramSocketPlace { socket, outcome } => {
+                resources.recorded(socket)?.place = Some(outcome.done()?);
+            }
+            Recorded::DatagramSocketPassed {
+                socket, outcome, ..
+            } => resources.recorded(socket)?.learn_passed(outcome.done()?)?,
             Recorded::PacketDeviceReceive {
                 device, outcome, ..
             } => resources.recorded(device)?.learn_packets(outcome)?,
@@ -343,6 +365,7 @@ impl World {
             } => resources.decided(&(kind, destination), outcome.done()?),
             // The host returns no data for these.
             Recorded::DatagramSocketSend { .. }
+            | Recorded::DatagramSocketPass { .. }
             | Recorded::PacketDeviceSend { .. }
             | Recorded::ByteStreamConnecting { .. }
             | Recorded::ByteStreamConnected { .. }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use watm_component::recording::Outcome;
 use watm_component::wit::flows::Datagrams;
 use watm_component::wit::packets::{Offloads, PacketBatch, PacketInfo};
-use watm_component::wit::sockets::{DatagramBatch, DatagramInfo};
+use watm_component::wit::sockets::{DatagramBatch, DatagramInfo, Place};
 use watm_component::wit::types::{ErrorCode, IpAddress, IpSocketAddress};
 
 use super::super::answers::{done, encoded, refused};
@@ -21,6 +21,10 @@ pub(super) struct Source {
     pub(super) refused: Option<ErrorCode>,
     /// The datagrams: with their entries on a socket, without in a datagram flow.
     pub(super) datagrams: VecDeque<(Option<DatagramInfo>, Vec<u8>)>,
+    /// The datagrams that other sockets of its address passed to a socket.
+    pub(super) passed: VecDeque<(DatagramInfo, Vec<u8>)>,
+    /// The place of a socket.
+    pub(super) place: Option<Place>,
     pub(super) bytes: VecDeque<u8>,
     pub(super) connections: u64,
     pub(super) accepted: u64,
@@ -49,8 +53,11 @@ impl Source {
             return 0;
         }
         let answers = matches!(self.found, Some((_, false)));
-        let pieces =
-            self.datagrams.len() + self.packets.len() + self.bytes.len() + usize::from(answers);
+        let pieces = self.datagrams.len()
+            + self.passed.len()
+            + self.packets.len()
+            + self.bytes.len()
+            + usize::from(answers);
         pieces as u64 + (self.connections - self.accepted)
     }
 
@@ -74,6 +81,24 @@ impl Source {
                 self.take_datagram(max_bytes as usize - batch.payload.len())
         {
             batch.datagrams.extend(info);
+            batch.payload.extend(datagram);
+        }
+        done(&batch)
+    }
+
+    pub(super) fn passed(&mut self, max: u32, max_bytes: u32) -> Vec<u8> {
+        let mut batch = DatagramBatch {
+            payload: Vec::new(),
+            datagrams: Vec::new(),
+        };
+        while batch.datagrams.len() < max as usize
+            && let Some((info, datagram)) = self.passed.pop_front()
+        {
+            if batch.payload.len() + datagram.len() > max_bytes as usize {
+                self.passed.push_front((info, datagram));
+                break;
+            }
+            batch.datagrams.push(info);
             batch.payload.extend(datagram);
         }
         done(&batch)
@@ -156,6 +181,17 @@ impl Source {
             }
             Outcome::Refused(code) => self.read_error = Some(code),
             Outcome::Trapped(_) => {}
+        }
+        Some(())
+    }
+
+    /// Learns datagrams that were passed to a socket. Returns `None` if the recording is damaged.
+    pub(super) fn learn_passed(&mut self, batch: DatagramBatch) -> Option<()> {
+        let mut payload = batch.payload.as_slice();
+        for info in batch.datagrams {
+            let (datagram, tail) = payload.split_at_checked(info.len as usize)?;
+            self.passed.push_back((info, datagram.to_vec()));
+            payload = tail;
         }
         Some(())
     }

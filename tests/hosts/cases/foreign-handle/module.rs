@@ -8,7 +8,7 @@ struct ForeignHandle {
     stream: ByteStream,
 }
 
-#[link(wasm_import_module = "watm:transport/sockets@0.1.1")]
+#[link(wasm_import_module = "watm:transport/sockets@0.1.2")]
 unsafe extern "C" {
     #[link_name = "[method]byte-stream.connected"]
     fn connected(handle: i32);

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use watm_runtime::{
-    BindTransparent, Error, Keys, Limits, Module, Network, Server, ServerBuilder, Status,
-    SwapOptions, share_address, share_datagram_address, swap_all,
+    BindTransparent, DatagramSocket, Error, Keys, Limits, Module, Network, Server, ServerBuilder,
+    Status, SwapOptions, share_address, share_datagram_address, swap_all,
 };
 
 use super::attempts::Attempts;
@@ -20,7 +20,7 @@ use super::flow_sockets::FlowSockets;
 use super::metrics::Metrics;
 use super::records::Records;
 use super::settings::{Introduction, Listener, Terms};
-use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers};
+use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers, steering};
 use crate::accept_loop::{Complaints, announce};
 use crate::failure::Failure;
 use crate::keys;
@@ -90,6 +90,8 @@ pub(super) struct Frontend {
     /// The bound addresses, with the system's choice for port 0.
     pub(super) addresses: Vec<(Protocol, SocketAddr)>,
     workers: Vec<Server>,
+    /// True if several workers have sockets for datagrams at one address.
+    shares_datagrams: bool,
     serving: tokio::sync::Mutex<Serving>,
 }
 
@@ -124,11 +126,13 @@ impl Frontend {
         });
         let mut workers = Vec::<Server>::new();
         let mut addresses = Vec::new();
+        let mut shares_datagrams = false;
         for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
             let sockets = sockets(settings, address, kinds, &serving.module).map_err(failed)?;
             let Some(first) = sockets.first() else {
                 continue;
             };
+            shares_datagrams |= sockets.iter().filter(|it| it.udp.is_some()).count() > 1;
             for (protocol, address) in first.addresses().map_err(Failure::failed)? {
                 addresses.push((protocol, address));
             }
@@ -152,6 +156,7 @@ impl Frontend {
             settings: Mutex::new(settings.clone()),
             addresses,
             workers,
+            shares_datagrams,
             serving: tokio::sync::Mutex::new(serving),
         })
     }
@@ -198,6 +203,14 @@ impl Frontend {
             keys: Some(next.keys.clone()),
             ..SwapOptions::default()
         };
+        let (new, old) = (next.module.info(), serving.module.info());
+        if self.shares_datagrams && steering(new) != steering(old) {
+            return Err(Error::Options(format!(
+                "{}: its datagrams name their worker in another way than those of the module in \
+                 service; restart to use it",
+                next.module.name()
+            )));
+        }
         let before = (&serving.module, &*serving.config, &serving.keys);
         let swapped = swap_all(&self.workers, &next.module, options, before).await;
         self.common.metrics.swapped(swapped.is_ok());
@@ -415,14 +428,14 @@ fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
 /// The sockets of one worker at an address.
 struct Sockets {
     tcp: Option<TcpListener>,
-    udp: Option<UdpSocket>,
+    udp: Option<DatagramSocket>,
 }
 
 impl Sockets {
     fn addresses(&self) -> io::Result<Vec<(Protocol, SocketAddr)>> {
         let tcp = self.tcp.as_ref().map(|socket| socket.local_addr());
         let tcp = tcp.map(|address| Ok((Protocol::Tcp, address?)));
-        let udp = self.udp.as_ref().map(|socket| socket.local_addr());
+        let udp = self.udp.as_ref().map(|it| it.socket().local_addr());
         let udp = udp.map(|address| Ok((Protocol::Udp, address?)));
         tcp.into_iter().chain(udp).collect()
     }
@@ -460,8 +473,9 @@ fn sockets(
         }
     }
     if kinds.udp {
-        let count = workers.count_for_datagrams();
-        shared = share_datagram_address(address, settings.ipv6_only, count)?;
+        let (only, info) = (settings.ipv6_only, module.info());
+        let count = workers.count_for_datagrams(info);
+        shared = share_datagram_address(address, only, count, steering(info))?;
     }
     let count = listeners.len().max(shared.len());
     let (mut listeners, mut shared) = (listeners.into_iter(), shared.into_iter());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::durations::Seconds;
 use serde_derive::Deserialize;
-use watm_runtime::{Destination, Error, ModuleInfo};
+use watm_runtime::{Destination, Error, MOST_STEERED, ModuleInfo, Steer};
 
 /// The most workers for one address. The program's target machines have no more cores.
 const MOST_WORKERS: usize = 256;
@@ -99,9 +99,9 @@ impl TryFrom<String> for Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Workers {
-    /// One for each core, of which only the first accepts datagrams, since most modules for
-    /// datagrams have sessions that continue from other addresses. One for a module that must run
-    /// alone.
+    /// One for each core. Only the first accepts datagrams, unless the datagrams of the module name
+    /// their socket: sessions of datagrams continue from other addresses. One for a module that must
+    /// run alone.
     #[default]
     Auto,
     Exactly(usize),
@@ -113,19 +113,27 @@ impl Workers {
         match self {
             Workers::Exactly(count) => count,
             Workers::Auto if module.alone => 1,
-            Workers::Auto => {
-                available_parallelism().map_or(1, |count| count.get().min(MOST_WORKERS))
-            }
+            Workers::Auto => cores(MOST_WORKERS),
         }
     }
 
     /// Returns the number of workers that accept datagrams.
-    pub(super) fn count_for_datagrams(self) -> usize {
+    pub(super) fn count_for_datagrams(self, module: &ModuleInfo) -> usize {
         match self {
             Workers::Exactly(count) => count,
-            Workers::Auto => 1,
+            Workers::Auto if module.alone || steering(module).is_empty() => 1,
+            Workers::Auto => cores(MOST_STEERED),
         }
     }
+}
+
+fn cores(most: usize) -> usize {
+    available_parallelism().map_or(1, |count| count.get().min(most))
+}
+
+/// Returns how the module's datagrams name one of several sockets.
+pub(super) fn steering(module: &ModuleInfo) -> &[Steer] {
+    module.about.as_ref().map_or(&[], |about| &about.steer)
 }
 
 impl FromStr for Workers {
