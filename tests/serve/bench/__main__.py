@@ -2,17 +2,20 @@
 server.
 
 Several wgclients, each a peer, load a server in front of an application that counts. The clients'
-ports are such that the kernel gives each worker the same number of them. On two processors the
+keys are such that each worker has the same number of them. On two processors the
 server shares both with the load, so each worker is limited to a part of one.
 """
 
 import argparse
+import base64
 import contextlib
-import itertools
+import functools
 import json
+import operator
 import pathlib
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 
 from mitmproxy_watm.wireguard import genkey, pubkey
 from watm_test_support import machine
-from watm_test_support.ports import free_port, ports_by_worker
+from watm_test_support.ports import free_port
 from watm_test_support.quota import limited, preferred, used
 from watm_test_support.repository import MODULES, ROOT, WATM
 from watm_test_support.tunnels import Peer, config
@@ -71,16 +74,16 @@ class Sample:
 
 
 class Bench:
-    """The server's address and keys, and its peers with their ports."""
+    """The server's address and keys, and its peers."""
 
     def __init__(self, folder: pathlib.Path, options: argparse.Namespace) -> None:
         self._folder, self._options = folder, options
         self._server = genkey()
         self._port = free_port()
         most = max(options.workers)
-        ports = itertools.chain(*ports_by_worker(HOST, self._port, most, options.peers // most))
-        self._peers = [(Peer([f"10.0.0.{number}"]), port) for number, port in enumerate(ports, 1)]
-        (folder / "server.conf").write_text(config(self._server, [peer for peer, _ in self._peers]))
+        keys = [key_of_worker(number % most, most) for number in range(options.peers)]
+        self._peers = [Peer([f"10.0.0.{number}"], private_key=key) for number, key in enumerate(keys, 1)]
+        (folder / "server.conf").write_text(config(self._server, self._peers))
 
     def take(self, load: Load, workers: int) -> Sample:
         """Measures this load with a new server."""
@@ -120,16 +123,24 @@ class Bench:
         """Runs the clients, which must not end before the block."""
         running = []
         try:
-            for peer, port in self._peers:
+            for peer in self._peers:
                 command = [BINARY, *load.action, "--to", INSIDE, "--server", f"{HOST}:{self._port}"]
                 command += ["--private-key", peer.private_key, "--peer-public-key", pubkey(self._server)]
-                command += ["--address", ",".join(peer.addresses), "--listen-port", str(port), "--timeout", "0"]
+                command += ["--address", ",".join(peer.addresses), "--timeout", "0"]
                 running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
             yield
             assert [client.poll() for client in running] == [None] * len(running), "a client has ended"
         finally:
             for client in running:
                 _end(client, signal.SIGKILL)
+
+
+def key_of_worker(number: int, workers: int) -> str:
+    """Returns a private key of a peer that this worker has (`watm/wireguard/src/home.rs`)."""
+    while True:
+        words = struct.unpack("<4Q", base64.b64decode(pubkey(key := genkey())))
+        if functools.reduce(operator.xor, words) % workers == number:
+            return key
 
 
 def _end(process: subprocess.Popen, how: signal.Signals) -> None:

@@ -120,6 +120,12 @@ impl Admission {
         }
     }
 
+    /// Returns true if a handshake message that another worker has admitted may cost a key exchange
+    /// in this call.
+    pub fn admits_passed(&mut self) -> bool {
+        self.answer() == Verdict::Answer
+    }
+
     fn judge_proven(&mut self, address: IpAddr) -> Verdict<'static> {
         let of_address = self
             .by_address

@@ -23,6 +23,8 @@ counters! {
     BytesSent = "wireguard.bytes_sent",
     /// Handshakes completed: as responder, with the first packet of the new session.
     Handshakes = "wireguard.handshakes",
+    /// Initiations passed to the worker that has their peer.
+    Passed = "wireguard.initiations_passed",
     /// Handshake initiations sent.
     InitiationsSent = "wireguard.initiations_sent",
     /// Handshakes that allow a measurement of the round trip.
@@ -80,8 +82,14 @@ counters! {
 }
 
 /// The counters. All begin at zero.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters([u64; NAMES.len()]);
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters([0; NAMES.len()])
+    }
+}
 
 impl Counters {
     /// Adds one.

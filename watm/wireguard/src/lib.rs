@@ -13,7 +13,7 @@
 //! 5. The stack's answers are encrypted into the outgoing batch, equal sizes to one address as a
 //!    train. The batch is sent when all of the incoming batch is done.
 //!
-//! A server can replace another one while traffic flows: see `generations`.
+//! A server can replace another one while traffic flows: see `generations`. Several can share an address: see `home`.
 //!
 //! Timers run once a second, for the peers that have a session or a handshake under way.
 //!
@@ -68,6 +68,7 @@ mod counters;
 mod floor;
 mod generations;
 mod handshake_time;
+mod home;
 mod key;
 mod names;
 mod outgoing;

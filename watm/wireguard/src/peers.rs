@@ -9,7 +9,8 @@ use watm_core::{Instant, PeerStatus};
 use watm_netstack::PeerId;
 
 use crate::config::Config;
-use crate::generations::PEER_BITS;
+use crate::generations::{Key, PEER_BITS};
+use crate::home::Place;
 use crate::peer::{Identity, Io, Peer, Silence};
 use crate::routes::Routes;
 
@@ -17,36 +18,45 @@ use crate::routes::Routes;
 /// bits, which leaves the others for the peer.
 const ID_BITS: u32 = 24;
 
+/// The first number in `routes` of the peers of other workers. No index has it.
+const ELSEWHERE: PeerId = 1 << ID_BITS;
+
 /// The table of peers. See the module's documentation.
 pub struct Peers {
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<[u8; 32], PeerId>,
     /// The peers in the order of the configuration.
     order: Vec<PeerId>,
-    /// The owners of inner addresses.
+    /// The peers whose home is another worker.
+    elsewhere: BTreeSet<Key>,
+    /// The owners of inner addresses, on all workers.
     routes: Routes,
     /// The next number. Numbers are assigned in turn, so that none is reused soon: a session of a
     /// removed peer must not reach another one.
     next_id: PeerId,
     tag: u32,
+    place: Place,
 }
 
 impl Peers {
-    /// Makes an empty table. `tag` is the upper part of the peers' numbers, and `seed` the first
-    /// one.
-    pub fn new(tag: u32, seed: u32) -> Self {
+    /// Makes an empty table for a generation of this worker. The first peer's number comes from
+    /// `seed`.
+    pub fn new(place: Place, generation: u32, seed: u32) -> Self {
+        let tag = place.tag(generation) << PEER_BITS;
         Peers {
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             order: Vec::new(),
+            elsewhere: BTreeSet::new(),
             routes: Routes::new(),
             tag,
+            place,
             next_id: tag | (seed % (1 << PEER_BITS)),
         }
     }
 
     /// Take over a configuration. Peers whose number is in `keep` continue unchanged. The others of
-    /// the configuration are new, and peers that are not in it are removed.
+    /// the configuration whose home is here are new, and peers that are not in it are removed.
     pub fn reconfigure(
         &mut self,
         config: &Config,
@@ -56,9 +66,17 @@ impl Peers {
         let mut old = std::mem::take(&mut self.peers);
         let by_key = std::mem::take(&mut self.by_key);
         self.order.clear();
+        self.elsewhere.clear();
         self.routes = Routes::new();
         for peer_config in &config.peers {
             let key = peer_config.public_key.to_bytes();
+            if !self.place.is_home(&key) {
+                // No peer here may use its addresses.
+                let id = ELSEWHERE + self.elsewhere.len() as PeerId;
+                self.routes.add(id, peer_config);
+                self.elsewhere.insert(key);
+                continue;
+            }
             let kept = by_key
                 .get(&key)
                 .filter(|id| keep.contains(id))
@@ -103,6 +121,11 @@ impl Peers {
         self.by_key
             .get(key)
             .and_then(|id| Some((*id, self.peers.get(id)?)))
+    }
+
+    /// The other worker that has the peer with this key.
+    pub fn home_elsewhere(&self, key: &Key) -> Option<u32> {
+        self.elsewhere.get(key).map(|key| self.place.home(key))
     }
 
     /// The peer with this number.

@@ -11,9 +11,9 @@
 //!   older generation has accepted, and older ones: the snapshot contains them (`floor`). The
 //!   initiations that it accepts after a swap are reported to the predecessor, which may have to
 //!   serve again.
-//! - Every other datagram names a session by its **index**. The upper eight bits are the generation
-//!   that made it, modulo 256; the next sixteen are its peer there; boringtun counts with the lower
-//!   eight. The index thus tells at once which generation a packet of an older session goes to
+//! - Every other datagram names a session by its **index**. The upper eight bits are the tag of
+//!   the generation that made it (`home`); the next sixteen are its peer there; boringtun counts with
+//!   the lower eight. The index thus tells at once which generation a packet of an older session goes to
 //!   ([`Message::Outer`]). Responses and cookies are not forwarded: a generation that no longer
 //!   serves does not complete the handshakes that it began.
 //! - A decrypted **inner packet** belongs to the stack that has its flow, by peer and 4-tuple. The
@@ -83,6 +83,7 @@ pub use message::{Errand, Key, Message, Note};
 pub use snapshot::{FlowRecord, PeerRecord, Snapshot};
 
 use crate::counters::Counters;
+use crate::home::Place;
 
 /// The time for which sessions are kept that are not taken over: three tries of a handshake.
 pub const SESSIONS_KEPT: Duration = Duration::from_secs(15);
@@ -104,6 +105,7 @@ pub enum Role {
 /// The role of this generation, and its knowledge of the others.
 pub struct Generations {
     own: u32,
+    place: Place,
     role: Role,
     serving: u32,
     /// Older generations that live, as far as is known.
@@ -119,6 +121,7 @@ impl Generations {
     /// Takes the mailbox under this token, and reads the predecessor's snapshot.
     pub fn start(
         options: &StartOptions,
+        place: Place,
         host: &mut dyn Host,
         token: Token,
     ) -> Result<(Generations, Option<Snapshot>), ConfigError> {
@@ -138,6 +141,7 @@ impl Generations {
         }
         let generations = Generations {
             own: options.generation,
+            place,
             role: match options.predecessor {
                 None => Role::Serving,
                 Some(_) => Role::Waiting,
@@ -181,7 +185,7 @@ impl Generations {
 
     /// The generation, other than this one, whose sessions have this index.
     pub fn of_index(&self, index: u32) -> Option<u32> {
-        let same = |number: &&u32| **number % TAGS == index >> TAG_SHIFT;
+        let same = |number: &&u32| self.place.tag(**number) == index >> TAG_SHIFT;
         let newer = (!self.is_serving()).then_some(&self.serving);
         // Choose the newest generation, if the numbers have wrapped.
         newer
@@ -262,14 +266,8 @@ impl Generations {
     }
 }
 
-/// The number of generations that the upper bits of an index distinguish.
-const TAGS: u32 = 256;
+/// Bits of an index besides the tag.
 const TAG_SHIFT: u32 = 24;
 
-/// The part of a peer's number that identifies its generation. The lower 16 bits are free.
-pub fn tag(generation: u32) -> u32 {
-    (generation % TAGS) << PEER_BITS
-}
-
-/// Bits of a peer's number besides the [tag].
+/// Bits of a peer's number besides the tag.
 pub const PEER_BITS: u32 = 16;

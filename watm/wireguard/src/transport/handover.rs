@@ -129,6 +129,7 @@ impl WireGuard {
             return;
         }
         self.readable = true;
+        self.passed = self.has_others;
         self.next_tick = Some(now);
         self.netstack.set_accepting(true);
         if let Some(streams) = &self.streams {
@@ -167,6 +168,7 @@ impl WireGuard {
         self.inheritance.begin.clear();
         self.next_tick = Some(now);
         self.tick_from = None;
+        self.passed = false;
         match &self.streams {
             Some(streams) => streams.set_accepting(false),
             None => self.readable = false,

@@ -30,7 +30,8 @@ use crate::admission::Admission;
 use crate::clock::{self, Dates};
 use crate::config::{self, Config};
 use crate::counters::Counters;
-use crate::generations::{self, Generations, Role};
+use crate::generations::{Generations, Role};
+use crate::home::Place;
 use crate::names::Names;
 use crate::outgoing::Outgoing;
 use crate::peer::{Identity, Io, Peer, Silence, key_log};
@@ -91,6 +92,10 @@ pub struct WireGuard {
     admission: Admission,
     /// True if there may be something to receive.
     readable: bool,
+    /// True if other workers may have passed something.
+    passed: bool,
+    /// True if there are other workers.
+    has_others: bool,
     next_tick: Option<Instant>,
     /// The peer to continue with, in the middle of a tick.
     tick_from: Option<PeerId>,
@@ -105,7 +110,8 @@ impl Transport for WireGuard {
         clock::set(host.now());
         let config = config::parse(&options.config)?;
         let (socket, streams) = socket(host)?;
-        let (generations, predecessor) = Generations::start(&options, host, MAIL)?;
+        let place = Place::new(socket.place())?;
+        let (generations, predecessor) = Generations::start(&options, place, host, MAIL)?;
         let ahead = predecessor.as_ref().and_then(|snapshot| snapshot.ahead);
         let serves = generations.is_serving();
         if let Some(streams) = &streams {
@@ -122,7 +128,8 @@ impl Transport for WireGuard {
         }
         let mut server = WireGuard {
             peers: Peers::new(
-                generations::tag(options.generation),
+                place,
+                options.generation,
                 u32::from_le_bytes(first_id.try_into().expect("4 of 20 bytes")),
             ),
             netstack: Netstack::new(
@@ -143,6 +150,8 @@ impl Transport for WireGuard {
             dates: Rc::new(Dates::new(ahead)),
             admission: Admission::new(&config, host.now()),
             readable: serves,
+            passed: serves && place.has_others(),
+            has_others: place.has_others(),
             // Peers with a keepalive are called at once.
             next_tick: serves.then(|| host.now()),
             tick_from: None,
@@ -212,6 +221,7 @@ impl Transport for WireGuard {
             let framed = |streams: &FramedTokens| streams.ready(token);
             if token == LISTEN || self.streams.as_ref().is_some_and(framed) {
                 self.readable = self.generations.is_serving() || self.streams.is_some();
+                self.passed = self.generations.is_serving() && self.has_others;
                 self.out.unblock();
             } else if token == MAIL
                 && let Some(post) = self.generations.post()
@@ -242,6 +252,7 @@ impl Transport for WireGuard {
             }
         }
         self.receive(host);
+        self.receive_passed(host);
         self.carry_arrived(host);
         self.learn_paths(host);
         self.give_up_unreachable(host);
@@ -416,6 +427,7 @@ impl WireGuard {
 
     fn wakeup(&self) -> Wakeup {
         let more = self.readable
+            || self.passed
             || self.tick_from.is_some()
             || self.has_handshakes()
             || self.out.has_doubts()

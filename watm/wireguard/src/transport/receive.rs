@@ -2,7 +2,7 @@
 
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::{HandshakeInit, Packet, Tunn};
-use watm_core::{Host, Level};
+use watm_core::{Datagram, DatagramBatch, Ecn, Host, Level};
 use watm_netem::Direction;
 use watm_netstack::PeerId;
 
@@ -11,7 +11,7 @@ use super::sink::{Arrival, Sink};
 use super::{LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS, TARGET, WireGuard};
 use crate::admission::{COOKIE_REPLY, Verdict};
 use crate::counters::Counter;
-use crate::generations::Message as Letter;
+use crate::generations::{Key, Message as Letter};
 use crate::key;
 use crate::outgoing::Endpoint;
 use crate::peer::{Handshake, Io, Message};
@@ -44,6 +44,38 @@ impl WireGuard {
         }
     }
 
+    /// Receives the initiations that other workers have admitted for peers of this one.
+    pub(super) fn receive_passed(&mut self, host: &mut dyn Host) {
+        if !self.passed {
+            return;
+        }
+        let batch = self.out.socket().passed(RECEIVE_DATAGRAMS, RECEIVE_BYTES);
+        self.passed = batch.datagrams.len() == RECEIVE_DATAGRAMS as usize;
+        for (entry, datagram) in batch.iter() {
+            let from = Endpoint {
+                remote: entry.remote,
+                local: entry.local,
+            };
+            let Ok(Packet::HandshakeInit(initiation)) = Tunn::parse_incoming_packet(datagram)
+            else {
+                self.counters.count(Counter::NotWireGuard);
+                continue;
+            };
+            if !self.admission.admits_passed() {
+                self.counters.count(Counter::HandshakeLimit);
+                continue;
+            }
+            let Some(key) = self.initiator(&initiation) else {
+                continue;
+            };
+            match self.peers.by_key(&key) {
+                Some((id, _)) => self.deliver(id, Message::Initiation, datagram, from, host),
+                // A reload has reached the other worker at another time.
+                None => self.counters.count(Counter::UnknownPeer),
+            }
+        }
+    }
+
     /// Finds the peer of a datagram. Other datagrams are counted, or answered with a cookie.
     fn recipient(
         &mut self,
@@ -53,7 +85,7 @@ impl WireGuard {
     ) -> Option<(PeerId, Message)> {
         let (index, message) = match Tunn::parse_incoming_packet(datagram) {
             Ok(Packet::HandshakeInit(initiation)) => {
-                let id = self.initiator(&initiation, datagram, from, host)?;
+                let id = self.recipient_of_initiation(&initiation, datagram, from, host)?;
                 return Some((id, Message::Initiation));
             }
             Ok(Packet::HandshakeResponse(response)) => (response.receiver_idx, Message::Response),
@@ -84,8 +116,21 @@ impl WireGuard {
         Some((id, message))
     }
 
-    /// Finds the peer that sent a handshake initiation.
-    fn initiator(
+    /// The key of the peer that sent a handshake initiation, which takes a key exchange.
+    fn initiator(&mut self, initiation: &HandshakeInit<'_>) -> Option<Key> {
+        let (private_key, public_key) = (&self.config.private_key, &self.config.public_key);
+        match parse_handshake_anon(private_key, public_key, initiation) {
+            Ok(half) => Some(half.peer_static_public),
+            Err(_) => {
+                self.counters.count(Counter::NotAuthentic);
+                None
+            }
+        }
+    }
+
+    /// Finds the peer that sent a handshake initiation. If another worker has the peer, the datagram
+    /// goes there.
+    fn recipient_of_initiation(
         &mut self,
         initiation: &HandshakeInit<'_>,
         datagram: &[u8],
@@ -95,28 +140,42 @@ impl WireGuard {
         if !self.admit(datagram, from, host) {
             return None;
         }
-        let config = &self.config;
-        let Ok(half) = parse_handshake_anon(&config.private_key, &config.public_key, initiation)
-        else {
-            self.counters.count(Counter::NotAuthentic);
+        let key = self.initiator(initiation)?;
+        if let Some(home) = self.peers.home_elsewhere(&key) {
+            self.pass(home, datagram, from);
             return None;
-        };
-        let id = self
-            .peers
-            .by_key(&half.peer_static_public)
-            .map(|(id, _)| id);
+        }
+        let id = self.peers.by_key(&key).map(|(id, _)| id);
         if id.is_none() {
             self.counters.count(Counter::UnknownPeer);
             if host.log_enabled(Level::Debug) {
                 let text = format!(
                     "handshake from {} with the unknown public key {}",
                     from.remote,
-                    key::encode(&half.peer_static_public)
+                    key::encode(&key)
                 );
                 host.log(Level::Debug, TARGET, &text);
             }
         }
         id
+    }
+
+    /// Passes a datagram to another worker.
+    fn pass(&mut self, worker: u32, datagram: &[u8], from: Endpoint) {
+        let batch = DatagramBatch {
+            payload: datagram.to_vec(),
+            datagrams: vec![Datagram {
+                len: datagram.len() as u32,
+                segment_size: None,
+                remote: from.remote,
+                local: from.local,
+                ecn: Ecn::NotEct,
+            }],
+        };
+        match self.out.socket().pass(worker, &batch) {
+            Ok(()) => self.counters.count(Counter::Passed),
+            Err(_) => self.counters.count(Counter::SocketError),
+        }
     }
 
     /// Returns true if a handshake message may cost key exchanges. Sends a cookie reply if the

@@ -40,6 +40,12 @@ struct Socket {
     armed_to_read: bool,
     armed_to_write: bool,
     incoming: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Its number among the sockets of its address, and how many there are.
+    place: (u32, u32),
+    /// The batches that it passed to others.
+    passes: Vec<(u32, DatagramBatch)>,
+    /// The batches that others passed to it.
+    passed: VecDeque<DatagramBatch>,
     /// The batches as they were sent.
     batches: Vec<DatagramBatch>,
     /// Datagrams taken since the last look.
@@ -74,6 +80,9 @@ impl SimHost {
                 armed_to_read: true,
                 armed_to_write: false,
                 incoming: VecDeque::new(),
+                place: (0, 1),
+                passes: Vec::new(),
+                passed: VecDeque::new(),
                 batches: Vec::new(),
                 sent: Vec::new(),
                 room: usize::MAX,
@@ -104,6 +113,23 @@ impl SimHost {
         if std::mem::take(&mut socket.armed_to_read) {
             socket.ready = true;
         }
+    }
+
+    /// Sets the place of the socket among those of its address.
+    pub fn set_place(&mut self, place: (u32, u32)) {
+        self.socket.borrow_mut().place = place;
+    }
+
+    /// The batches for other sockets since the last call.
+    pub fn take_passes(&mut self) -> Vec<(u32, DatagramBatch)> {
+        std::mem::take(&mut self.socket.borrow_mut().passes)
+    }
+
+    /// Delivers a batch from another socket.
+    pub fn pass(&mut self, batch: DatagramBatch) {
+        let mut socket = self.socket.borrow_mut();
+        socket.passed.push_back(batch);
+        socket.ready = true;
     }
 
     /// Sets the number of entries that the network accepts.
@@ -304,6 +330,21 @@ impl DatagramSocket for SocketEnd {
         }
         socket.armed_to_read = socket.incoming.is_empty();
         Ok(batch)
+    }
+
+    fn place(&self) -> (u32, u32) {
+        self.0.borrow().place
+    }
+
+    fn pass(&mut self, number: u32, batch: &DatagramBatch) -> Result<(), ErrorCode> {
+        let mut socket = self.0.borrow_mut();
+        assert!(number < socket.place.1 && number != socket.place.0);
+        socket.passes.push((number, batch.clone()));
+        Ok(())
+    }
+
+    fn passed(&mut self, _: u32, _: u32) -> DatagramBatch {
+        self.0.borrow_mut().passed.pop_front().unwrap_or_default()
     }
 
     fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode> {

@@ -65,16 +65,24 @@ pub struct Line {
     pub sent_by_others: usize,
     /// The kinds of messages, by their first byte, that the network loses.
     pub lost_kinds: Vec<u8>,
+    /// Datagrams to addresses of no client.
+    pub stray: Vec<(SocketAddr, Vec<u8>)>,
     last: u32,
     now: Instant,
     next_client_tick: Instant,
     streams: Option<Streams>,
+    place: (u32, u32),
 }
 
 impl Line {
     /// A first generation with this configuration.
     pub fn new(config: &str) -> Self {
-        Self::on(config, None)
+        Self::on(config, None, (0, 1))
+    }
+
+    /// The same on one of several workers.
+    pub fn on_worker(config: &str, place: (u32, u32)) -> Self {
+        Self::on(config, None, place)
     }
 
     /// The same with one peer, which has a network stack behind this network.
@@ -86,11 +94,11 @@ impl Line {
 
     /// The same with peers connected by streams.
     pub fn over_streams(config: &str) -> Self {
-        Self::on(config, Some(Streams::default()))
+        Self::on(config, Some(Streams::default()), (0, 1))
     }
 
-    fn on(config: &str, streams: Option<Streams>) -> Self {
-        seed(11);
+    fn on(config: &str, streams: Option<Streams>, place: (u32, u32)) -> Self {
+        seed(11 + u64::from(place.0));
         let mut line = Line {
             generations: Vec::new(),
             serving: 0,
@@ -98,10 +106,12 @@ impl Line {
             office: Office::new(),
             sent_by_others: 0,
             lost_kinds: Vec::new(),
+            stray: Vec::new(),
             last: 0,
             now: START,
             next_client_tick: START + CLIENT_TICK,
             streams,
+            place,
         };
         let first = line.start(config, 0, None);
         let first = first.unwrap_or_else(|error| panic!("{error}"));
@@ -117,6 +127,7 @@ impl Line {
     ) -> Result<Generation, ConfigError> {
         let mut host = SimHost::new(SERVER.parse().unwrap(), self.now);
         host.streams = self.streams.as_ref().map(|_| Streams::default());
+        host.set_place(self.place);
         host.mailbox = Some(self.office.letters(number));
         let options = StartOptions {
             config: config.into(),
@@ -288,7 +299,7 @@ impl Line {
         }
     }
 
-    fn set_now(&mut self, now: Instant) {
+    pub fn set_now(&mut self, now: Instant) {
         self.now = now;
         for generation in &mut self.generations {
             generation.host.set_now(now);
@@ -296,7 +307,7 @@ impl Line {
         MockClock::set_time(Duration::from_nanos(now.0));
     }
 
-    fn next_event(&mut self) -> Instant {
+    pub fn next_event(&mut self) -> Instant {
         let now = self.now;
         let wakes = self.generations.iter().filter_map(|g| g.wake);
         self.clients
@@ -306,7 +317,7 @@ impl Line {
             .fold(self.next_client_tick, Instant::min)
     }
 
-    fn round(&mut self) -> bool {
+    pub fn round(&mut self) -> bool {
         let now = self.now;
         let mut busy = false;
         for place in 0..self.clients.len() {
@@ -351,8 +362,9 @@ impl Line {
                 if self.lost_kinds.contains(&datagram[0]) {
                     continue;
                 }
-                if let Some(client) = clients.find(|client| client.address == to) {
-                    client.down.send(now, datagram);
+                match clients.find(|client| client.address == to) {
+                    Some(client) => client.down.send(now, datagram),
+                    None => self.stray.push((to, datagram)),
                 }
             }
         }
