@@ -128,6 +128,9 @@ fn signals_are_forwarded() {
     fs::remove_file(ready).expect("it is there");
 }
 
+/// The bytes of the header before each packet (`struct virtio_net_hdr`).
+const HEADER: usize = 10;
+
 /// The protocols and destinations of packets in the device, until these were seen.
 fn packets(device: OwnedFd, wanted: &[(u8, &[u8])]) {
     let mut device = fs::File::from(device);
@@ -140,7 +143,7 @@ fn packets(device: OwnedFd, wanted: &[(u8, &[u8])]) {
             thread::sleep(Duration::from_millis(5));
             continue;
         };
-        let packet = &buffer[..length];
+        let packet = &buffer[HEADER..length];
         let (protocol, destination) = match packet[0] >> 4 {
             4 => (packet[9], &packet[16..20]),
             _ => (packet[6], &packet[24..40]),

@@ -54,17 +54,21 @@ BULK_PORT, ECHO_PORT = 5201, 7
 # The share of TCP payload in the UDP payload of a full packet: TCP without options, and WireGuard's
 # 32 bytes.
 PAYLOAD = (MTU - 40) / (MTU + 32)
-# The number of messages of the echo, and its server, which has one connection at a time.
+# The number of messages of the echo, and its server. A client that is killed leaves its connection open
+# there.
 ECHOES = 300
 ECHO = f"""
-import socket
-listener = socket.create_server(({INSIDE!r}, {ECHO_PORT}))
-while True:
-    connection, _ = listener.accept()
+import socket, threading
+
+def echo(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with connection:
         while data := connection.recv(65536):
             connection.sendall(data)
+
+listener = socket.create_server(({INSIDE!r}, {ECHO_PORT}))
+while True:
+    threading.Thread(target=echo, args=listener.accept()[:1], daemon=True).start()
 """
 
 
