@@ -256,16 +256,16 @@ CLIENTS = {
 def of_tunnel(run: Path, published: dict[str, Any]) -> dict[str, Any]:
     """The study of a run of `make bench-tunnel`."""
     taken = json.loads(run.read_text())
+    rounds = max(len(samples) for by in taken["bulk"].values() for samples in by.values())
     rows = []
     for name, by in taken["bulk"].items():
         way, _, title = name.partition(": ")
-        rows.append([f"{way}, {title}", *(_sent(by.get(client)) for client in CLIENTS)])
+        rows.append([f"{way}, {title}", *(_sent(by.get(client, []), rounds) for client in CLIENTS)])
     trips = taken["round_trip_us"]
     rows.append(["round trip of 64 bytes, 0 ms", *(f"{median(trips[client]):.0f} µs" for client in CLIENTS)])
     for title, by in taken["completion"].items():
         seconds = (by.get(client) for client in CLIENTS)
         rows.append([title, *(f"{median(s['seconds'] for s in one):.2f} s" if one else "did not end" for one in seconds)])
-    rounds = max(len(by.get("watm", [])) for by in taken["bulk"].values())
     return published | _environment(run, taken["environment"]) | {
         "method": f"medians of {rounds} rounds, in turns; Mbit/s, and seconds of the client's processors for a GB; below, seconds "
         "until the last byte has arrived",
@@ -274,8 +274,9 @@ def of_tunnel(run: Path, published: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sent(samples: list[dict[str, Any]] | None) -> str:
-    if not samples:
+def _sent(samples: list[dict[str, Any]], rounds: int) -> str:
+    """The cell of a client, which is left out once a transfer does not end."""
+    if len(samples) < rounds:
         return "did not end"
     rate = f"{median(sample['mbits'] for sample in samples):.0f}"
     spent = [sample["cpu"] for sample in samples if sample["cpu"] is not None]
