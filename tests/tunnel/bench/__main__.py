@@ -155,7 +155,7 @@ def main() -> int:
             for kind in machine.turns(kinds, number):
                 trips[kind].append(round_trip(kind, near, tunnels[kind], pathlib.Path(folder)))
     # All of them run at once, and a namespace has one congestion control for the kernel's TCP.
-    with_bbr = {OURS_BBR: OURS_BBR, KERNEL: KERNEL_BBR}
+    with_bbr = {OURS_BBR: OURS_BBR, KERNEL: KERNEL_BBR} if KERNEL_BBR in kinds else {}
     for congestion, labels in (
         (options.congestion, {kind: kind for kind in kinds if kind not in with_bbr.values()}),
         ("bbr", {kind: label for kind, label in with_bbr.items() if label in kinds}),
