@@ -150,7 +150,7 @@ async def test_a_bad_network_is_an_option_and_changes_with_the_file(tmp_path) ->
             for added, told in (
                 ("[Watm]\nNetwork = delay=200ms\n", f"read {file} again"),
                 ("[Watm]\nNetwork = delay=2\n", "'2' is not a time"),
-                ("[Interface]\nDNS = 10.7.0.1\n", "Endpoint, Address, DNS or ListenPort has changed; restart the tunnel to use it"),
+                ("[Interface]\nDNS = 10.7.0.1\n", "Endpoint, Address, DNS, ListenPort or AllowedApps has changed; restart the tunnel to use it"),
             ):
                 file.write_text(other.config + added)
                 said = await near.says(str(file))
