@@ -48,6 +48,7 @@ from .clients import (
 )
 from .completion import CONDITIONS, Taken, comparing
 
+# The congestion controls that the kernel allows in a namespace.
 ALLOWED = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 BULK_PORT, ECHO_PORT = 5201, 7
