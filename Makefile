@@ -588,11 +588,13 @@ test-guest: setup
 		(cd $$folder && cargo build --release --locked -q --target wasm32-wasip2 --target-dir $(abspath target/tmp/guests)); \
 	done
 
-# The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. The runtime's tests build it themselves.
+# The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. INTERFACE=0.1 builds it for that version.
+# The runtime's tests build it themselves.
 HOST_CASES := $(notdir $(wildcard tests/hosts/cases/*))
 .PHONY: host-kit
 host-kit: setup
 	cd tests/hosts && cargo build --release --locked -q --examples --target wasm32-unknown-unknown \
+		$(if $(INTERFACE),--features interface-$(subst .,-,$(INTERFACE))) \
 		--target-dir ../../target/tmp/hosts
 	mkdir -p $(BUILD)/host-kit
 	set -e; cd watm; for name in $(HOST_CASES); do \

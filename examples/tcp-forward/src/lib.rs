@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, StartOptions, Status, Wakeup,
 };
-use watm::transport::flows::{self, DatagramFlow, FlowInfo};
+use watm::transport::flows::{self, FlowInfo};
 use watm::transport::sockets::{self, ByteStream, Direction, Listener};
 
 /// The description of the module, by which hosts name it.
@@ -226,12 +226,6 @@ impl Guest for Module {
                 forward.retired = generation != forward.generation;
             }
         });
-    }
-
-    fn network_changed(_: u64) {} // Broken connections end by themselves.
-
-    fn dial_datagrams(_: Option<Destination>, _: DatagramFlow, _: u64) -> Result<u64, ErrorCode> {
-        Err(ErrorCode::NotSupported)
     }
 
     fn dial(to: Option<Destination>, inner: ByteStream, _: u64) -> Result<u64, ErrorCode> {

@@ -19,6 +19,7 @@ use super::connect::UNKNOWN;
 use super::convert::{config_error, destination_to_guest, guest_level, shortened};
 use super::cpu::CpuMeter;
 use super::dialling::{BegunDial, Dial, Dialling};
+use super::optional;
 use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Failure, Prepared, State};
@@ -82,6 +83,7 @@ pub struct Grants {
 pub struct Instance {
     store: Store<State>,
     bindings: Bindings,
+    optional: optional::Exports,
     log_level: tracing::Level,
     /// The zero of the clock that the module sees.
     epoch: Clock,
@@ -189,13 +191,17 @@ impl Instance {
         store.set_epoch_deadline(1);
         store.data().record(|| Event::Instance);
         let begin = Clock::now();
-        let instantiated = prepared.pre.instantiate(&mut store);
+        let instantiated = prepared.pre.instantiate(&mut store).and_then(|instance| {
+            let bindings = prepared.endpoint.load(&mut store, &instance)?;
+            Ok((bindings, prepared.optional.load(&mut store, &instance)?))
+        });
         // The component's initializers are the module's code too.
         store.data().spent(begin);
         match instantiated {
-            Ok(bindings) => Ok(Instance {
+            Ok((bindings, optional)) => Ok(Instance {
                 store,
                 bindings,
+                optional,
                 log_level: grants.log_level,
                 epoch: Clock::now(),
             }),
@@ -322,11 +328,14 @@ impl Instance {
         Ok(())
     }
 
-    /// Tells it that the machine's addresses or routes have changed.
+    /// Tells it that the machine's addresses or routes have changed, if it asks to know.
     pub fn network_changed(&mut self) -> Result<(), Trap> {
+        let Some(export) = self.optional.network_changed else {
+            return Ok(());
+        };
         self.call(
             |now| Call::NetworkChanged { now },
-            |guest, store, now| guest.call_network_changed(store, now),
+            |_, store, now| export.call(store, (now,)),
         )
     }
 
@@ -355,6 +364,12 @@ impl Instance {
         &mut self,
         dial: Dial,
     ) -> Result<Result<BegunDial<DatagramFlow>, Error>, Trap> {
+        if self.optional.dial_datagrams.is_none() {
+            return Ok(Err(Error::Refused {
+                module: self.store.data().hub.name.clone(),
+                code: ErrorCode::NotSupported,
+            }));
+        }
         // The module may send to this address on its own sockets.
         if let Some(Destination::Address(to)) = &dial.destination {
             for (_, port) in self.store.data().ports.iter() {
@@ -456,21 +471,25 @@ impl Instance {
         )
     }
 
-    /// Calls `endpoint.dial-datagrams`, as [`call_dial`](Instance::call_dial).
+    /// Calls `datagram-dialer.dial-datagrams`, as [`call_dial`](Instance::call_dial).
     pub fn call_dial_datagrams(
         &mut self,
         destination: Option<types::Destination>,
         handle: u32,
     ) -> Result<Result<u64, types::ErrorCode>, Trap> {
+        let Some(export) = self.optional.dial_datagrams else {
+            return Ok(Err(types::ErrorCode::NotSupported));
+        };
         self.call(
             |now| Call::DialDatagrams {
                 now,
                 destination: destination.clone(),
                 application: handle,
             },
-            |guest, store, now| {
+            |_, store, now| {
                 let application = Resource::new_own(handle);
-                guest.call_dial_datagrams(store, destination.as_ref(), application, now)
+                let (answer,) = export.call(store, (destination.clone(), application, now))?;
+                Ok(answer)
             },
         )
     }

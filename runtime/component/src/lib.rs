@@ -15,6 +15,7 @@ mod instance;
 mod log;
 pub mod mailboxes;
 mod names;
+mod optional;
 mod packets;
 pub mod recording;
 mod signing;
@@ -28,7 +29,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::component::{HasSelf, InstancePre, Linker, Resource, ResourceTable};
 
 pub use dialling::{Addresses, Attempts, BegunDial, Dial};
 pub use instance::{Grants, Instance, ModuleStatus, StartError, Trap, Wakeup};
@@ -66,7 +67,9 @@ pub mod wit {
 
 /// A module with its imports resolved. Instantiating it takes microseconds.
 pub struct Prepared {
-    pre: bindings::ModulePre<State>,
+    pre: InstancePre<State>,
+    endpoint: bindings::ModuleIndices,
+    optional: optional::Indices,
 }
 
 impl Prepared {
@@ -87,7 +90,9 @@ impl Prepared {
         wasi::add_to_linker(&mut linker).map_err(mismatch)?;
         let pre = linker.instantiate_pre(component).map_err(mismatch)?;
         Ok(Prepared {
-            pre: bindings::ModulePre::new(pre).map_err(mismatch)?,
+            endpoint: bindings::ModuleIndices::new(&pre).map_err(mismatch)?,
+            optional: optional::Indices::of(&pre),
+            pre,
         })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Programs use the types for applications through `watm-runtime`.
 
+mod allocator;
 mod cache;
 pub mod cpu_meter;
 pub mod cpu_quota;

@@ -10,11 +10,12 @@ use wasmtime::component::types::ComponentItem;
 use watm_seal::{Digest, Proof, Warning};
 
 use watm_net::sockets::{BindTransparent, TransparentOptions};
-use watm_policy::inspection::{ModuleInfo, budget, inspect, manifest};
+use watm_policy::inspection::{ModuleInfo, budget, inspect, manifest, older};
 use watm_policy::trust::{Seal, now, watch};
 use watm_policy::water_abi::Abi;
 use watm_policy::{LoadOptions, Trust};
 
+use crate::allocator;
 use crate::cache::Compiled;
 use crate::{Engine, Error, ModuleKind, Network, Role};
 
@@ -82,13 +83,10 @@ impl Module {
         if let Some(proof) = &seal.proof {
             manifest::check(&proof.manifest, &info).map_err(refuse)?;
         }
-        let sha256 = inspect::sha256(bytes);
         let code = match Abi::of(info.kind) {
-            None if info.kind == ModuleKind::Program => {
-                compile(engine, sha256.as_ref(), bytes).map(Code::Program)
-            }
-            None => compile(engine, sha256.as_ref(), bytes).map(Code::Component),
-            Some(abi) => compile(engine, sha256.as_ref(), bytes).map(|code| Code::Water(code, abi)),
+            None if info.kind == ModuleKind::Program => compile(engine, bytes).map(Code::Program),
+            None => compile(engine, &older::renamed(bytes)).map(Code::Component),
+            Some(abi) => compile(engine, bytes).map(|code| Code::Water(code, abi)),
         };
         let code = code.map_err(|reason| refuse(inspect::one_line(&reason)))?;
         let listens_on = match &code {
@@ -220,7 +218,9 @@ impl Module {
 }
 
 /// Gets the compiled form from the cache, or compiles the module and stores the result.
-fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<C, String> {
+fn compile<C: Compiled>(engine: &Engine, bytes: &[u8]) -> Result<C, String> {
+    let sha256 = inspect::sha256(bytes);
+    let sha256 = sha256.as_ref();
     let cached = engine
         .cache()
         .and_then(|cache| cache.get(engine.wasmtime(), sha256));
@@ -228,8 +228,9 @@ fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<
         return Ok(compiled);
     }
     budget::check(bytes)?;
-    let compiled = C::compile(engine.wasmtime(), bytes)
-        .map_err(|error| format!("not a valid {}: {error:#}", C::KIND))?;
+    let compiled = C::compile(engine.wasmtime(), bytes);
+    allocator::trim();
+    let compiled = compiled.map_err(|error| format!("not a valid {}: {error:#}", C::KIND))?;
     if let Some(cache) = engine.cache() {
         cache.put(sha256, &compiled);
     }

@@ -101,16 +101,30 @@ pub fn component_of(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 /// Returns the module of one case of the kit for hosts, `tests/hosts`. Builds all of them first.
-pub fn host_case(name: &str) -> Module {
+pub fn host_case_bytes(name: &str) -> Vec<u8> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let folder = repository().join("tests/hosts");
-        build(&folder, "hosts", BARE, &["--examples"])
-    });
-    let file = format!("examples/{}.wasm", name.replace('-', "_"));
-    engine()
-        .load(name, &encode(&built.join(file)))
-        .expect("loads")
+    host_case_of(
+        BUILT.get_or_init(|| host_cases("hosts", &["--examples"])),
+        name,
+    )
+}
+
+/// Returns that module, built for version 0.1.2 of the interface.
+pub fn older_host_case_bytes(name: &str) -> Vec<u8> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let options = ["--examples", "--features", "interface-0-1"];
+    host_case_of(
+        BUILT.get_or_init(|| host_cases("older-hosts", &options)),
+        name,
+    )
+}
+
+fn host_cases(target: &str, options: &[&str]) -> PathBuf {
+    build(&repository().join("tests/hosts"), target, BARE, options)
+}
+
+fn host_case_of(built: &Path, name: &str) -> Vec<u8> {
+    encode(&built.join(format!("examples/{}.wasm", name.replace('-', "_"))))
 }
 
 /// The targets of guests whose imports are those of `wit/`, and of programs for WASI 0.2.

@@ -627,7 +627,7 @@ fn imports_that_the_host_does_not_provide_are_named() {
             "a program for WASI 0.3.0",
         ),
         (
-            "watm:transport/log@0.1.2",
+            "watm:transport/log@0.2.0",
             "wasi:cli/run@0.2.0",
             "imports watm:transport/log",
         ),

@@ -10,15 +10,17 @@ mod commands;
 mod hostile;
 mod raw;
 
-wit_bindgen::generate!({ path: "../../wit", world: "module" });
+wit_bindgen::generate!({ path: "../../wit", world: "complete" });
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use exports::watm::transport::datagram_dialer;
 use exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, PeerStatus, StartOptions, Status,
     Wakeup,
 };
+use exports::watm::transport::network_observer;
 use hostile::Hostile;
 use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
 use watm::transport::generations::Mailbox;
@@ -370,13 +372,6 @@ impl Guest for Module {
         });
     }
 
-    fn network_changed(_: u64) {
-        if hostile(|_| ()).is_some() {
-            return;
-        }
-        FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").networks += 1);
-    }
-
     fn dial(to: Option<Destination>, application: ByteStream, _: u64) -> Result<u64, ErrorCode> {
         FORWARD.with_borrow_mut(|forward| {
             let forward = forward.as_mut().expect("started");
@@ -384,21 +379,6 @@ impl Guest for Module {
             let network = sockets::connect(&to.ok_or(ErrorCode::NotSupported)?, DIALLED)?;
             forward.kept.streams = vec![network, application];
             Ok(APPLICATION)
-        })
-    }
-
-    /// Dials by the socket, as the flow of that remote.
-    fn dial_datagrams(
-        to: Option<Destination>,
-        application: DatagramFlow,
-        _: u64,
-    ) -> Result<u64, ErrorCode> {
-        FORWARD.with_borrow_mut(|forward| {
-            let forward = forward.as_mut().expect("started");
-            match (to, &forward.socket) {
-                (Some(Destination::Address(remote)), Some(_)) => forward.dial(remote, application),
-                _ => Err(ErrorCode::NotSupported),
-            }
         })
     }
 
@@ -442,6 +422,32 @@ impl Guest for Module {
                 content: format!("{host} {port}"),
             }]),
         }
+    }
+}
+
+impl datagram_dialer::Guest for Module {
+    /// Dials by the socket, as the flow of that remote.
+    fn dial_datagrams(
+        to: Option<Destination>,
+        application: DatagramFlow,
+        _: u64,
+    ) -> Result<u64, ErrorCode> {
+        FORWARD.with_borrow_mut(|forward| {
+            let forward = forward.as_mut().expect("started");
+            match (to, &forward.socket) {
+                (Some(Destination::Address(remote)), Some(_)) => forward.dial(remote, application),
+                _ => Err(ErrorCode::NotSupported),
+            }
+        })
+    }
+}
+
+impl network_observer::Guest for Module {
+    fn network_changed(_: u64) {
+        if hostile(|_| ()).is_some() {
+            return;
+        }
+        FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").networks += 1);
     }
 }
 

@@ -1,6 +1,6 @@
 //! An import without the bindings that keep handles valid.
 
-#[link(wasm_import_module = "watm:transport/sockets@0.1.2")]
+#[link(wasm_import_module = "watm:transport/sockets@0.2.0")]
 unsafe extern "C" {
     #[link_name = "[method]byte-stream.read"]
     fn read(handle: i32, max_bytes: i32, result: *mut u8);

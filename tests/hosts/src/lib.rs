@@ -12,11 +12,21 @@
 use std::cell::Cell;
 use std::fmt::Debug;
 
-/// The bindings of `wit/`.
+/// The bindings of `wit/`, or of its version 0.1.
 #[allow(missing_docs, reason = "`wit/` has the documentation")]
 pub mod bindings {
+    #[cfg(not(feature = "interface-0-1"))]
     wit_bindgen::generate!({
         path: "../../wit",
+        world: "complete",
+        pub_export_macro: true,
+        default_bindings_module: "watm_host_kit::bindings",
+        additional_derives: [PartialEq],
+    });
+
+    #[cfg(feature = "interface-0-1")]
+    wit_bindgen::generate!({
+        path: "wit-0.1",
         world: "module",
         pub_export_macro: true,
         default_bindings_module: "watm_host_kit::bindings",
@@ -136,14 +146,6 @@ macro_rules! case {
                 with(|case| $crate::Case::dial(case, to, application))
             }
 
-            fn dial_datagrams(
-                to: Option<$crate::Destination>,
-                application: $crate::DatagramFlow,
-                _: u64,
-            ) -> Result<u64, $crate::ErrorCode> {
-                with(|case| $crate::Case::dial_datagrams(case, to, application))
-            }
-
             fn snapshot(_: u64) -> Vec<u8> {
                 with($crate::Case::snapshot)
             }
@@ -152,9 +154,7 @@ macro_rules! case {
                 with(|case| $crate::Case::serving(case, generation));
             }
 
-            fn network_changed(now: u64) {
-                with(|case| $crate::Case::network_changed(case, now));
-            }
+            $crate::in_0_1!();
 
             fn get_status(_: u64) -> $crate::Status {
                 $crate::status()
@@ -164,6 +164,68 @@ macro_rules! case {
                 public: $crate::Destination,
             ) -> Result<Vec<$crate::ClientConfig>, $crate::ErrorCode> {
                 with(|case| $crate::Case::client_configs(case, public))
+            }
+        }
+
+        $crate::since_0_2!();
+    };
+}
+
+/// The functions that are optional exports since version 0.2, as exports of `endpoint`.
+#[cfg(feature = "interface-0-1")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! in_0_1 {
+    () => {
+        fn dial_datagrams(
+            to: Option<$crate::Destination>,
+            application: $crate::DatagramFlow,
+            _: u64,
+        ) -> Result<u64, $crate::ErrorCode> {
+            with(|case| $crate::Case::dial_datagrams(case, to, application))
+        }
+
+        fn network_changed(now: u64) {
+            with(|case| $crate::Case::network_changed(case, now));
+        }
+    };
+}
+
+/// The exports of `endpoint` that version 0.2 does not have: none.
+#[cfg(not(feature = "interface-0-1"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! in_0_1 {
+    () => {};
+}
+
+/// The optional exports of version 0.1, which has none.
+#[cfg(feature = "interface-0-1")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! since_0_2 {
+    () => {};
+}
+
+/// The optional exports.
+#[cfg(not(feature = "interface-0-1"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! since_0_2 {
+    () => {
+        impl $crate::bindings::exports::watm::transport::datagram_dialer::Guest for Exported {
+            fn dial_datagrams(
+                to: Option<$crate::Destination>,
+                application: $crate::DatagramFlow,
+                _: u64,
+            ) -> Result<u64, $crate::ErrorCode> {
+                with(|case| $crate::Case::dial_datagrams(case, to, application))
+            }
+        }
+
+        impl $crate::bindings::exports::watm::transport::network_observer::Guest for Exported {
+            fn network_changed(now: u64) {
+                with(|case| $crate::Case::network_changed(case, now));
             }
         }
     };

@@ -1,7 +1,7 @@
 //! The component shell of a transport.
 //!
 //! A transport is written against [`watm_core`] and contains no wasm. Its crate calls [`export!`]
-//! under `cfg(target_family = "wasm")`, and `cargo` then builds a module for the world `module` of
+//! under `cfg(target_family = "wasm")`, and `cargo` then builds a module for the world `complete` of
 //! `wit/world.wit`: the exports call the [`Transport`](watm_core::Transport), and the imports are
 //! its [`Host`](watm_core::Host). No other guest crate uses the WIT.
 
@@ -23,7 +23,7 @@ pub mod signing;
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
-        world: "module",
+        world: "complete",
         ownership: Borrowing { duplicate_if_necessary: true },
         pub_export_macro: true,
         default_bindings_module: "watm_guest::bindings",
@@ -37,7 +37,9 @@ pub mod bindings {
 macro_rules! export {
     ($transport:ty $(, $service:ident)*) => {
         const _: () = {
-            use $crate::bindings::exports::watm::transport::endpoint;
+            use $crate::bindings::exports::watm::transport::{
+                datagram_dialer, endpoint, network_observer,
+            };
 
             ::std::thread_local! {
                 static SHELL: $crate::shell::Shell<$transport> =
@@ -71,24 +73,12 @@ macro_rules! export {
                     SHELL.with(|shell| shell.serving(generation, now))
                 }
 
-                fn network_changed(now: u64) {
-                    SHELL.with(|shell| shell.network_changed(now))
-                }
-
                 fn dial(
                     destination: Option<endpoint::DestinationResult>,
                     application: endpoint::ByteStream,
                     now: u64,
                 ) -> Result<u64, endpoint::ErrorCodeResult> {
                     SHELL.with(|shell| shell.dial(destination, application, now))
-                }
-
-                fn dial_datagrams(
-                    destination: Option<endpoint::DestinationResult>,
-                    application: endpoint::DatagramFlow,
-                    now: u64,
-                ) -> Result<u64, endpoint::ErrorCodeResult> {
-                    SHELL.with(|shell| shell.dial_datagrams(destination, application, now))
                 }
 
                 fn get_status(now: u64) -> endpoint::Status {
@@ -99,6 +89,22 @@ macro_rules! export {
                     public: endpoint::DestinationResult,
                 ) -> Result<Vec<endpoint::ClientConfig>, endpoint::ErrorCodeResult> {
                     SHELL.with(|shell| shell.client_configs(public))
+                }
+            }
+
+            impl datagram_dialer::Guest for Component {
+                fn dial_datagrams(
+                    destination: Option<datagram_dialer::DestinationResult>,
+                    application: datagram_dialer::DatagramFlow,
+                    now: u64,
+                ) -> Result<u64, datagram_dialer::ErrorCodeResult> {
+                    SHELL.with(|shell| shell.dial_datagrams(destination, application, now))
+                }
+            }
+
+            impl network_observer::Guest for Component {
+                fn network_changed(now: u64) {
+                    SHELL.with(|shell| shell.network_changed(now))
                 }
             }
 

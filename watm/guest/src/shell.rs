@@ -6,7 +6,7 @@ use std::panic;
 use watm_core::{ConfigError, ErrorCode, Instant, Level, StartOptions, Transport, Wakeup};
 
 use crate::bindings::exports::watm::transport::endpoint as wit;
-use crate::bindings::watm::transport::log;
+use crate::bindings::watm::transport::{flows, log};
 use crate::convert::{
     error_result, from_client_config, from_config_error, from_status, from_wakeup, to_destination,
     to_level,
@@ -94,7 +94,7 @@ impl<T: Transport> Shell<T> {
         }
     }
 
-    /// `endpoint.network-changed`.
+    /// `network-observer.network-changed`.
     pub fn network_changed(&self, now: u64) {
         if let Some(running) = self.0.borrow_mut().as_mut() {
             running
@@ -121,11 +121,11 @@ impl<T: Transport> Shell<T> {
         .map_err(error_result)
     }
 
-    /// `endpoint.dial-datagrams`.
+    /// `datagram-dialer.dial-datagrams`.
     pub fn dial_datagrams(
         &self,
         destination: Option<wit::DestinationResult>,
-        application: wit::DatagramFlow,
+        application: flows::DatagramFlow,
         now: u64,
     ) -> Result<u64, wit::ErrorCodeResult> {
         match self.0.borrow_mut().as_mut() {

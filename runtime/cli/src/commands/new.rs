@@ -19,7 +19,7 @@ const CRATES: [&str; 3] = ["core", "schema", "stream"];
 const CRATES_OF_WASM: [&str; 1] = ["guest"];
 
 /// The interface of components, for crates outside a checkout.
-const WIT: [(&str, &str); 12] = [
+const WIT: [(&str, &str); 13] = [
     ("capture.wit", include_str!("../../wit/capture.wit")),
     ("crypto.wit", include_str!("../../wit/crypto.wit")),
     ("endpoint.wit", include_str!("../../wit/endpoint.wit")),
@@ -27,6 +27,7 @@ const WIT: [(&str, &str); 12] = [
     ("generations.wit", include_str!("../../wit/generations.wit")),
     ("log.wit", include_str!("../../wit/log.wit")),
     ("names.wit", include_str!("../../wit/names.wit")),
+    ("optional.wit", include_str!("../../wit/optional.wit")),
     ("packets.wit", include_str!("../../wit/packets.wit")),
     ("signing.wit", include_str!("../../wit/signing.wit")),
     ("sockets.wit", include_str!("../../wit/sockets.wit")),

@@ -183,8 +183,8 @@ impl Call<'_> {
             Call::Dial { .. } => "endpoint.dial",
             Call::Snapshot { .. } => "endpoint.snapshot",
             Call::Serving { .. } => "endpoint.serving",
-            Call::DialDatagrams { .. } => "endpoint.dial-datagrams",
-            Call::NetworkChanged { .. } => "endpoint.network-changed",
+            Call::DialDatagrams { .. } => "datagram-dialer.dial-datagrams",
+            Call::NetworkChanged { .. } => "network-observer.network-changed",
         }
     }
 

@@ -13,7 +13,9 @@ use crate::{Error, ModuleKind, Role};
 /// The package that this host implements, and its version.
 pub const PACKAGE: &str = "watm:transport";
 /// The version of the package that this host implements.
-pub const VERSION: &str = "0.1.2";
+pub const VERSION: &str = "0.2.0";
+/// The last version before with another second number, whose modules this host runs too.
+pub const BEFORE: &str = "0.1.2";
 
 /// The interfaces that a module may import beside that package: those that a language's standard
 /// library needs for randomness and the time of day.
@@ -176,10 +178,10 @@ fn check_import(import: &str) -> Result<(), String> {
     ))
 }
 
-/// Returns true for versions that this host's version satisfies, by semantic versioning as in cargo
+/// Returns true for versions that one of this host's satisfies, by semantic versioning as in cargo
 /// and the component model: they differ in the last number.
 fn compatible(version: &str) -> bool {
-    same_minor(version, VERSION)
+    [VERSION, BEFORE].iter().any(|own| same_minor(version, own))
 }
 
 pub(super) fn same_minor(version: &str, of: &str) -> bool {
@@ -193,7 +195,7 @@ pub(super) fn same_minor(version: &str, of: &str) -> bool {
 
 fn other_version(version: &str) -> String {
     format!(
-        "built for {PACKAGE}@{}; this host implements {PACKAGE}@{VERSION}",
+        "built for {PACKAGE}@{}; this host implements {PACKAGE}@{VERSION} and {BEFORE}",
         shown(version)
     )
 }

@@ -2,19 +2,19 @@
 
 use watm_seal::{Manifest, ModuleRole, World};
 
-use super::inspect::{ModuleInfo, PACKAGE, VERSION};
+use super::inspect::{BEFORE, ModuleInfo, PACKAGE, VERSION};
 use super::program::PROGRAM;
 use crate::{ModuleKind, Role};
 
 /// Returns the worlds whose modules this host runs.
 pub fn worlds() -> Vec<World> {
-    let component = format!("{PACKAGE}/module@{VERSION}");
-    vec![
-        component.parse().expect("a package and its version"),
-        PROGRAM.parse().expect("a package and its version"),
-        World::WaterV0,
-        World::WaterV1,
-    ]
+    let component = |version| format!("{PACKAGE}/module@{version}");
+    let named = [component(VERSION), component(BEFORE), PROGRAM.to_owned()];
+    let named = named.map(|world| world.parse().expect("a package and its version"));
+    named
+        .into_iter()
+        .chain([World::WaterV0, World::WaterV1])
+        .collect()
 }
 
 /// Checks that the world and the roles of the manifest are those of the module. Its use of sockets

@@ -5,12 +5,13 @@ pub mod about;
 pub mod budget;
 pub mod inspect;
 pub mod manifest;
+pub mod older;
 mod outline;
 mod program;
 mod water;
 
 pub use about::About;
-pub use inspect::{ModuleInfo, inspect};
+pub use inspect::{ModuleInfo, PACKAGE, VERSION, inspect};
 pub use manifest::worlds;
 
 /// The largest module that is loaded, in bytes. A transport with its ciphers is under 1 MiB;

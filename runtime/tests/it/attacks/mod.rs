@@ -79,7 +79,7 @@ impl Maker {
         Manifest {
             root: self.root.id(),
             name: "demo/guest".parse().expect("a name"),
-            world: "watm:transport/module@0.1.2".parse().expect("a world"),
+            world: "watm:transport/module@0.2.0".parse().expect("a world"),
             roles: ["listener".parse().expect("a role")].into(),
             release: Release { epoch: 1, sequence },
             version: "0.1.0".to_owned(),

@@ -108,6 +108,6 @@ fn a_seal_for_another_world_is_refused() {
     let refused = load(&host, &maker.sign(obedient_bytes(), manifest));
     let said = refused.expect_err("refused").to_string();
     let expected = "is built for wasi:cli/command@0.2.0, but its seal declares \
-                    watm:transport/module@0.1.2";
+                    watm:transport/module@0.2.0";
     assert!(said.contains(expected), "{said}");
 }

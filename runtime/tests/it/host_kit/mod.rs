@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use stage::Stage;
+use watm_test_support::{engine, host_case_bytes, older_host_case_bytes};
 
-/// Performs a case. Returns the first fault: the step, and what happened in place of it.
-fn perform(name: &str, case: &case::Case) -> Result<(), String> {
-    let Some(stage) = Stage::new(name, case) else {
+/// Performs a case with a module of this name. Returns the first fault: the step, and what happened in
+/// place of it.
+fn perform(name: &str, case: &case::Case, module: &[u8]) -> Result<(), String> {
+    let module = engine().load(name, module).expect("loads");
+    let Some(stage) = Stage::new(name, case, module) else {
         // The device needs root.
         return Ok(());
     };
@@ -27,7 +30,21 @@ fn perform(name: &str, case: &case::Case) -> Result<(), String> {
 
 fn assert_conforms(name: &str) {
     let name = name.replace('_', "-");
-    if let Err(fault) = perform(&name, &case::read(&name)) {
+    let built = host_case_bytes(&name);
+    if let Err(fault) = perform(&name, &case::read(&name), &built) {
+        panic!("{fault}");
+    }
+}
+
+/// Performs a case with the module built for version 0.1.2, if the rule is as old.
+fn assert_runs_for_0_1(name: &str) {
+    let name = name.replace('_', "-");
+    let case = case::read(&name);
+    if !case.since.starts_with("0.1.") {
+        return;
+    }
+    let built = older_host_case_bytes(&name);
+    if let Err(fault) = perform(&format!("{name} 0.1"), &case, &built) {
         panic!("{fault}");
     }
 }
@@ -40,6 +57,13 @@ macro_rules! cases {
         fn $name() {
             assert_conforms(stringify!($name));
         })*
+
+        mod for_0_1 {
+            $(#[test]
+            fn $name() {
+                super::assert_runs_for_0_1(stringify!($name));
+            })*
+        }
     };
 }
 
@@ -80,6 +104,7 @@ cases! {
     mailbox_taken_twice
     network_changed
     offloads
+    optional_left_out
     packets
     passed_on
     reader_gone
@@ -128,7 +153,7 @@ fn every_case_is_about_a_sentence_of_the_interface() {
         let said = case::documentation(&case.rule.file);
         assert!(said.contains(&case.rule.says), "{name}: {}", case.rule.says);
         assert!(
-            ["0.1.0", "0.1.1", "0.1.2"].contains(&&*case.since),
+            ["0.1.0", "0.1.1", "0.1.2", "0.2.0"].contains(&&*case.since),
             "{name}"
         );
     }
@@ -193,7 +218,7 @@ fn an_expectation_that_is_not_met_fails_its_case() {
         let text = fs::read_to_string(file).expect("a case has a file");
         assert!(text.contains(from), "{name}: {from}");
         let wrong = serde_json::from_str(&text.replace(from, to)).expect("a case");
-        let found = perform(name, &wrong).expect_err(name);
+        let found = perform(name, &wrong, &host_case_bytes(name)).expect_err(name);
         assert!(found.contains(fault), "{name}: {found}");
     }
 }

@@ -12,7 +12,7 @@ use watm_runtime::{
     Capture, DatagramFlow, Destination, Error, ErrorCode, Flow, FlowInfo, Keys, Module, Network,
     Reach, Server, StreamFlow, SwapOptions,
 };
-use watm_test_support::{LOCALHOST, PATIENCE, directory, host_case, read, receive, records, run};
+use watm_test_support::{LOCALHOST, PATIENCE, directory, read, receive, records, run};
 
 use super::case::{Case, Kind, ServerKind, Step};
 use super::system::System;
@@ -43,9 +43,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts a module. Returns `None` if it needs a device or a network of its own, which only root
+    /// Starts the module of a case. Returns `None` if it needs a device or a network of its own, which only root
     /// can make.
-    pub fn new(name: &str, case: &Case) -> Option<Result<Stage, String>> {
+    pub fn new(name: &str, case: &Case, module: Module) -> Option<Result<Stage, String>> {
         let full = format!("kit {name}");
         // The records of its life are collected from here on.
         records(&full);
@@ -53,13 +53,13 @@ impl Stage {
         if !case.packets.is_empty() || changes_network(case) {
             system = Some(System::new()?);
         }
-        Some(Stage::start(name, full, case, system))
+        Some(Stage::start(full, case, module, system))
     }
 
     fn start(
-        name: &str,
         full: String,
         case: &Case,
+        module: Module,
         system: Option<System>,
     ) -> Result<Stage, String> {
         let mut ends = BTreeMap::new();
@@ -92,8 +92,7 @@ impl Stage {
                     text.replace(mark, address)
                 })
         };
-        let module = host_case(name);
-        let folder = directory(&format!("kit-{name}"));
+        let folder = directory(&full.replace(' ', "-"));
         let mut keys = Keys::new();
         for (name, key) in &case.keys {
             let file = folder.join(name);

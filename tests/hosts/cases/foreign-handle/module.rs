@@ -8,7 +8,14 @@ struct ForeignHandle {
     stream: ByteStream,
 }
 
-#[link(wasm_import_module = "watm:transport/sockets@0.1.2")]
+#[cfg_attr(
+    feature = "interface-0-1",
+    link(wasm_import_module = "watm:transport/sockets@0.1.2")
+)]
+#[cfg_attr(
+    not(feature = "interface-0-1"),
+    link(wasm_import_module = "watm:transport/sockets@0.2.0")
+)]
 unsafe extern "C" {
     #[link_name = "[method]byte-stream.connected"]
     fn connected(handle: i32);
