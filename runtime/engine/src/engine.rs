@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use watm_policy::{LoadOptions, Trust};
 
-use crate::cache::Cache;
+use crate::allocator;
+use crate::cache::{Cache, Compiled};
 use crate::execution::Execution;
 use crate::ticker::{Ticker, Ticking};
 use crate::{Error, Module};
@@ -87,6 +88,17 @@ impl Engine {
     /// Returns the compiler.
     pub fn wasmtime(&self) -> &wasmtime::Engine {
         &self.inner.wasmtime
+    }
+
+    /// Compiles a module, with a compiler of its own: that of an engine keeps the memory that it has
+    /// worked with for as long as the engine lives.
+    pub(crate) fn compile<C: Compiled>(&self, bytes: &[u8]) -> wasmtime::Result<Vec<u8>> {
+        let config = wasmtime_config(self.execution()).map_err(wasmtime::Error::new)?;
+        let compiler = wasmtime::Engine::new(&config)?;
+        let code = C::compile(&compiler, bytes);
+        drop(compiler);
+        allocator::trim();
+        code
     }
 
     /// Returns the cache of compiled modules, if there is one.

@@ -15,7 +15,6 @@ use watm_policy::trust::{Seal, now, watch};
 use watm_policy::water_abi::Abi;
 use watm_policy::{LoadOptions, Trust};
 
-use crate::allocator;
 use crate::cache::Compiled;
 use crate::{Engine, Error, ModuleKind, Network, Role};
 
@@ -228,13 +227,13 @@ fn compile<C: Compiled>(engine: &Engine, bytes: &[u8]) -> Result<C, String> {
         return Ok(compiled);
     }
     budget::check(bytes)?;
-    let compiled = C::compile(engine.wasmtime(), bytes);
-    allocator::trim();
-    let compiled = compiled.map_err(|error| format!("not a valid {}: {error:#}", C::KIND))?;
+    let invalid = |error: wasmtime::Error| format!("not a valid {}: {error:#}", C::KIND);
+    let code = engine.compile::<C>(bytes).map_err(invalid)?;
     if let Some(cache) = engine.cache() {
-        cache.put(sha256, &compiled);
+        cache.put(sha256, &code);
     }
-    Ok(compiled)
+    // SAFETY: the code was just made for this engine.
+    unsafe { C::deserialize(engine.wasmtime(), &code) }.map_err(invalid)
 }
 
 /// Returns the protocols that a component can listen on, judged by its imports.

@@ -40,25 +40,20 @@ pub trait Compiled: Sized {
     /// The kind of module, in errors.
     const KIND: &'static str;
 
-    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Self>;
-
-    fn serialize(&self) -> wasmtime::Result<Vec<u8>>;
+    /// Returns its code, for any engine of the same compatibility.
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Vec<u8>>;
 
     /// # Safety
     ///
-    /// `code` must be the result of `serialize`, unchanged.
+    /// `code` must be the result of `compile`, unchanged.
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Self>;
 }
 
 impl Compiled for Component {
     const KIND: &'static str = "component";
 
-    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Component> {
-        Component::from_binary(engine, bytes)
-    }
-
-    fn serialize(&self) -> wasmtime::Result<Vec<u8>> {
-        Component::serialize(self)
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Vec<u8>> {
+        engine.precompile_component(bytes)
     }
 
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
@@ -70,12 +65,8 @@ impl Compiled for Component {
 impl Compiled for Module {
     const KIND: &'static str = "module";
 
-    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Module> {
-        Module::from_binary(engine, bytes)
-    }
-
-    fn serialize(&self) -> wasmtime::Result<Vec<u8>> {
-        Module::serialize(self)
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Vec<u8>> {
+        engine.precompile_module(bytes)
     }
 
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Module> {
@@ -127,7 +118,7 @@ impl Cache {
             return None;
         }
         // SAFETY: the HMAC proves that `put` below wrote these bytes for this module, and they are
-        // the result of `serialize` for an engine of the same compatibility.
+        // the result of `compile` for an engine of the same compatibility.
         match unsafe { C::deserialize(engine, code) } {
             Ok(compiled) => {
                 room::touch(&path);
@@ -140,20 +131,19 @@ impl Cache {
         }
     }
 
-    /// Stores the compiled form. A failure only costs the next start a compilation.
-    pub fn put<C: Compiled>(&self, sha256: &[u8], compiled: &C) {
+    /// Stores the code of a module. A failure only costs the next start a compilation.
+    pub fn put(&self, sha256: &[u8], code: &[u8]) {
         let path = self.path(sha256);
-        if let Err(error) = self.write(&path, sha256, compiled) {
+        if let Err(error) = self.write(&path, sha256, code) {
             tracing::warn!(target: "watm::engine", "{}: not cached: {error}", path.display());
         }
     }
 
-    fn write<C: Compiled>(&self, path: &Path, sha256: &[u8], compiled: &C) -> io::Result<()> {
-        let code = compiled.serialize().map_err(io::Error::other)?;
-        let tag = hmac::sign(&self.key, &self.signed(sha256, &code));
+    fn write(&self, path: &Path, sha256: &[u8], code: &[u8]) -> io::Result<()> {
+        let tag = hmac::sign(&self.key, &self.signed(sha256, code));
         let mut bytes = Vec::with_capacity(TAG_BYTES + code.len());
         bytes.extend_from_slice(tag.as_ref());
-        bytes.extend_from_slice(&code);
+        bytes.extend_from_slice(code);
         if !room::free(&self.directory, bytes.len() as u64, MOST_BYTES)? {
             let reason = format!("its code has {} bytes, more than the cache", code.len());
             return Err(io::Error::other(reason));
