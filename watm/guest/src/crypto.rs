@@ -1,8 +1,9 @@
 //! Host ciphers, on the import `crypto`.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
-use watm_core::crypto::{AeadKey, Algorithm};
+use watm_core::crypto::{AeadKey, Algorithm, Opened, Text};
 
 use crate::bindings::watm::transport::crypto as wit;
 use crate::convert::to_error;
@@ -12,7 +13,7 @@ thread_local! {
 }
 
 /// Hands a key to the host. A host that refuses the whole service is asked once.
-pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
+pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Arc<dyn AeadKey>> {
     if REFUSED.get() {
         return None;
     }
@@ -22,7 +23,7 @@ pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
         Algorithm::Aes256Gcm => wit::AeadAlgorithm::Aes256Gcm,
     };
     match wit::AeadKey::create(algorithm, key) {
-        Ok(key) => Some(Box::new(HostKey(key))),
+        Ok(key) => Some(Arc::new(HostKey(key))),
         Err(wit::ErrorCodeResult::AccessDenied | wit::ErrorCodeResult::NotSupported) => {
             REFUSED.set(true);
             None
@@ -59,4 +60,34 @@ impl AeadKey for HostKey {
             _ => false,
         }
     }
+
+    fn seal_all(&self, texts: &[Text], buffer: &[u8]) -> Vec<u8> {
+        self.0
+            .seal_all(&nonces(texts), &[], buffer, &places(texts))
+            .unwrap_or_else(|error| panic!("the host cannot seal: {}", to_error(error)))
+    }
+
+    fn open_all(&self, texts: &[Text], buffer: &[u8]) -> Opened {
+        let opened = self
+            .0
+            .open_all(&nonces(texts), &[], buffer, &places(texts))
+            .unwrap_or_else(|error| panic!("the host cannot open: {}", to_error(error)));
+        Opened {
+            buffer: opened.buffer,
+            authentic: opened.authentic,
+        }
+    }
+}
+
+fn nonces(texts: &[Text]) -> Vec<u8> {
+    texts.iter().flat_map(|text| text.nonce).collect()
+}
+
+fn places(texts: &[Text]) -> Vec<wit::Place> {
+    let place = |text: &Text| wit::Place {
+        // A buffer in this memory is shorter than 4 GiB.
+        begin: text.begin as u32,
+        len: text.len as u32,
+    };
+    texts.iter().map(place).collect()
 }

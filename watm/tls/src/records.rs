@@ -1,7 +1,7 @@
 //! Encryption of TLS 1.3 records by the host's ciphers, if it offers them (`wit/crypto.wit`).
 
 use std::mem;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::cipher::{
@@ -115,7 +115,7 @@ enum Key {
     /// Not handed over: no record was long enough yet.
     Unasked(Algorithm, Vec<u8>),
     /// Handed over. `None`: the host does not take it.
-    Asked(Option<Box<dyn crypto::AeadKey>>),
+    Asked(Option<Arc<dyn crypto::AeadKey>>),
 }
 
 impl Host {

@@ -3,6 +3,7 @@
 mod support;
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use support::{Authority, Two, client, server};
@@ -35,7 +36,7 @@ impl AeadKey for Host {
     }
 }
 
-fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
+fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Arc<dyn AeadKey>> {
     KEYS.with_borrow_mut(|keys| keys.push(algorithm));
     let cipher = match algorithm {
         Algorithm::Chacha20Poly1305 => &aead::CHACHA20_POLY1305,
@@ -43,10 +44,10 @@ fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
         Algorithm::Aes256Gcm => &aead::AES_256_GCM,
     };
     let key = UnboundKey::new(cipher, key).unwrap();
-    Some(Box::new(Host(LessSafeKey::new(key))))
+    Some(Arc::new(Host(LessSafeKey::new(key))))
 }
 
-fn refuse(algorithm: Algorithm, _: &[u8]) -> Option<Box<dyn AeadKey>> {
+fn refuse(algorithm: Algorithm, _: &[u8]) -> Option<Arc<dyn AeadKey>> {
     KEYS.with_borrow_mut(|keys| keys.push(algorithm));
     None
 }

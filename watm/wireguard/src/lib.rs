@@ -61,6 +61,7 @@
 
 mod about;
 mod admission;
+mod ahead;
 mod client;
 mod clock;
 mod config;

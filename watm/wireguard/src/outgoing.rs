@@ -3,11 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use ring::batch::Left;
+use watm_core::crypto::{AeadKey, Text};
 use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
 use watm_netstack::PeerId;
 
 use crate::counters::{Counter, Counters};
+
+/// The bytes of a data packet before its ciphertext, and its tag.
+const HEADER: usize = 16;
+const TAG: usize = 16;
 
 /// The limits of a train: Linux takes 64 segments, and an IPv4 datagram 65,507 bytes.
 const TRAIN_SEGMENTS: usize = 64;
@@ -34,6 +41,8 @@ pub struct Outgoing {
     batch: DatagramBatch,
     /// Bytes of the payload that belong to a datagram. The tail beyond is being written.
     committed: usize,
+    /// The texts of the payload that are sealed before it is sent, in their order.
+    left: Vec<(Text, Arc<dyn AeadKey>)>,
     /// True if the host took less than it was given. It reports when it takes more.
     blocked: bool,
     /// Peers whose path MTU may have changed.
@@ -48,6 +57,7 @@ impl Outgoing {
             socket,
             batch: DatagramBatch::default(),
             committed: 0,
+            left: Vec::new(),
             blocked: false,
             unsure: BTreeSet::new(),
             too_long: BTreeSet::new(),
@@ -74,6 +84,17 @@ impl Outgoing {
         }
         self.batch.payload.resize(self.committed + size, 0);
         Some(&mut self.batch.payload[self.committed..])
+    }
+
+    /// Seals the data packet of `len` bytes in the last [`room`](Self::room) before it is sent. It must
+    /// be committed.
+    pub fn seal_later(&mut self, len: usize, left: Left) {
+        let text = Text {
+            nonce: left.nonce,
+            begin: self.committed + HEADER,
+            len: len - HEADER,
+        };
+        self.left.push((text, left.key));
     }
 
     /// Queue the first `len` bytes of the last [`room`](Self::room) as a datagram for `to`.
@@ -139,6 +160,7 @@ impl Outgoing {
         if self.blocked || self.batch.is_empty() {
             return;
         }
+        self.seal();
         let given = self.batch.datagrams.len();
         let taken = match self.socket.send(&self.batch) {
             Ok(taken) => (taken as usize).min(given),
@@ -162,6 +184,29 @@ impl Outgoing {
         }
         self.remove(taken);
         self.blocked = taken < given;
+    }
+
+    /// Seals what was left: the texts of one session that follow each other in one call of the host.
+    fn seal(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        let payload = &mut self.batch.payload;
+        for run in left.chunk_by(|(_, one), (_, next)| Arc::ptr_eq(one, next)) {
+            let [(first, key), ..] = run else { continue };
+            if let [(text, key)] = run {
+                let place = &mut payload[text.begin..][..text.len];
+                let (plain, tag) = place.split_at_mut(text.len - TAG);
+                tag.copy_from_slice(&key.seal(&text.nonce, &[], plain));
+                continue;
+            }
+            let end = run.last().map_or(0, |(text, _)| text.begin + text.len);
+            let inside = |(text, _): &(Text, _)| Text {
+                begin: text.begin - first.begin,
+                ..*text
+            };
+            let texts: Vec<_> = run.iter().map(inside).collect();
+            let sealed = key.seal_all(&texts, &payload[first.begin..end]);
+            payload[first.begin..end].copy_from_slice(&sealed);
+        }
     }
 
     fn remove(&mut self, entries: usize) {

@@ -72,6 +72,7 @@ cases! {
     back_pressure
     capture
     cipher
+    cipher_batch
     client_configs
     coalesce
     connect

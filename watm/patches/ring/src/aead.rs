@@ -2,11 +2,13 @@
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::sync::Arc;
 
 use dryoc::classic::crypto_aead_chacha20poly1305_ietf as library;
 use watm_core::crypto::{self, AeadKey, Algorithm as HostAlgorithm};
 use zeroize::Zeroizing;
 
+use crate::batch;
 use crate::error::Unspecified;
 
 const KEY_LEN: usize = 32;
@@ -41,7 +43,7 @@ pub struct LessSafeKey {
     key: Zeroizing<[u8; KEY_LEN]>,
     /// The key in the host, made with the first text that is long enough. The inner `None`: the
     /// host does not grant it.
-    host: OnceCell<Option<Box<dyn AeadKey>>>,
+    host: OnceCell<Option<Arc<dyn AeadKey>>>,
 }
 
 impl LessSafeKey {
@@ -61,7 +63,11 @@ impl LessSafeKey {
         in_out: &mut [u8],
     ) -> Result<Tag, Unspecified> {
         if let Some(host) = self.host(in_out.len()) {
-            return Ok(Tag(host.seal(&nonce.0, aad.0.as_ref(), in_out)));
+            let aad = aad.0.as_ref();
+            if aad.is_empty() && batch::leave(host, nonce.0) {
+                return Ok(Tag([0; TAG_LEN]));
+            }
+            return Ok(Tag(host.seal(&nonce.0, aad, in_out)));
         }
         let mut tag = [0; TAG_LEN];
         library::crypto_aead_chacha20poly1305_ietf_encrypt_detached_inplace(
@@ -84,11 +90,10 @@ impl LessSafeKey {
         in_out: &'a mut [u8],
     ) -> Result<&'a mut [u8], Unspecified> {
         let length = in_out.len().checked_sub(TAG_LEN).ok_or(Unspecified)?;
-        if let Some(host) = self.host(length) {
-            return if host.open(&nonce.0, aad.0.as_ref(), in_out) {
-                Ok(&mut in_out[..length])
-            } else {
-                Err(Unspecified)
+        if let Some(authentic) = self.open_by_host(&nonce.0, aad.0.as_ref(), in_out) {
+            return match authentic {
+                true => Ok(&mut in_out[..length]),
+                false => Err(Unspecified),
             };
         }
         let (text, tag) = in_out.split_last_chunk_mut().ok_or(Unspecified)?;
@@ -103,13 +108,28 @@ impl LessSafeKey {
         Ok(text)
     }
 
-    fn host(&self, text_len: usize) -> Option<&dyn AeadKey> {
+    /// Returns true if a text that the host opens, now or ahead, is authentic. `None`: the host does
+    /// not open it.
+    fn open_by_host(&self, nonce: &[u8; NONCE_LEN], aad: &[u8], in_out: &mut [u8]) -> Option<bool> {
+        let ahead = match self.host.get() {
+            Some(Some(host)) if aad.is_empty() => batch::take(host, nonce, in_out),
+            _ => None,
+        };
+        if ahead.is_some() {
+            return ahead;
+        }
+        let host = self.host(in_out.len().saturating_sub(TAG_LEN))?;
+        batch::note(host);
+        Some(host.open(nonce, aad, in_out))
+    }
+
+    fn host(&self, text_len: usize) -> Option<&Arc<dyn AeadKey>> {
         if text_len < HOST_FROM {
             return None;
         }
         self.host
             .get_or_init(|| crypto::host_key(HostAlgorithm::Chacha20Poly1305, &*self.key))
-            .as_deref()
+            .as_ref()
     }
 }
 

@@ -6,5 +6,6 @@
 //! the work.
 
 pub mod aead;
+pub mod batch;
 pub mod constant_time;
 pub mod error;

@@ -2,6 +2,7 @@
 //! enough.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -38,15 +39,15 @@ impl AeadKey for Host {
     }
 }
 
-fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
+fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Arc<dyn AeadKey>> {
     ASKED.with_borrow_mut(|asked| asked.push("key".to_owned()));
     assert_eq!(algorithm, Algorithm::Chacha20Poly1305);
-    Some(Box::new(Host(
+    Some(Arc::new(Host(
         ChaCha20Poly1305::new_from_slice(key).unwrap(),
     )))
 }
 
-fn refuse(_: Algorithm, _: &[u8]) -> Option<Box<dyn AeadKey>> {
+fn refuse(_: Algorithm, _: &[u8]) -> Option<Arc<dyn AeadKey>> {
     ASKED.with_borrow_mut(|asked| asked.push("key".to_owned()));
     None
 }

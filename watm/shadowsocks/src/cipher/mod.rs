@@ -1,6 +1,7 @@
 //! Authenticated ciphers and their keys, for streams and datagrams. Used throughout the crate.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use aes::cipher::{Block, BlockCipherDecrypt, BlockCipherEncrypt};
 use aes::{Aes128, Aes192, Aes256};
@@ -84,7 +85,7 @@ struct HostAead {
     key: Key,
     /// The key in the host, handed over with the first text that is long enough. The inner `None`:
     /// the host does not grant it.
-    host: OnceCell<Option<Box<dyn AeadKey>>>,
+    host: OnceCell<Option<Arc<dyn AeadKey>>>,
 }
 
 impl HostAead {

@@ -8,12 +8,15 @@ mod tunnel;
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use boringtun::noise::TunnResult;
 use boringtun::noise::errors::WireGuardError;
 use boringtun::x25519::PublicKey;
+use ring::batch::{self, Ahead};
 use watm_core::capture::{Capture, Direction, copy_packet};
+use watm_core::crypto::AeadKey;
 use watm_core::{Destination, Instant, PeerStatus};
 use watm_netstack::{Origin, PeerId};
 
@@ -21,6 +24,7 @@ use self::handover::Handover;
 use self::path::Path;
 pub use self::tunnel::Identity;
 use self::tunnel::Tunnel;
+use crate::ahead::{DATA, Openers};
 use crate::config::{AllowedIps, PeerConfig};
 use crate::counters::{Counter, Counters};
 use crate::floor::{Floor, Initiation, initiation};
@@ -32,9 +36,6 @@ pub const OVERHEAD: usize = 32;
 
 /// The largest message of a handshake, in bytes.
 const INITIATION: usize = 148;
-
-/// The type of a message that carries a packet.
-const DATA: u8 = 4;
 
 /// The largest packet that can wait for a session, encrypted, in bytes: see `config::value::MTU`.
 const LARGEST: usize = 65_507;
@@ -97,6 +98,27 @@ pub enum Message {
     Data(u32),
 }
 
+/// A datagram that seems to be for a peer, judging from outside.
+pub struct Arrived<'a> {
+    pub message: Message,
+    pub datagram: &'a [u8],
+    pub from: Endpoint,
+    /// The packets that were decrypted ahead, and its number among them, if it is one.
+    pub ahead: Option<(Rc<Ahead>, usize)>,
+}
+
+impl<'a> Arrived<'a> {
+    /// A datagram that was not decrypted ahead.
+    pub fn alone(message: Message, datagram: &'a [u8], from: Endpoint) -> Self {
+        Arrived {
+            message,
+            datagram,
+            from,
+            ahead: None,
+        }
+    }
+}
+
 /// The results of a datagram.
 #[derive(Default)]
 pub struct Received<'b> {
@@ -156,6 +178,8 @@ pub struct Peer {
     /// The initiations that the next one must be newer than.
     floor: Floor,
     handover: Handover,
+    /// The keys of its sessions in the host.
+    openers: Openers,
 }
 
 /// A handshake that began here after one in which this end was the responder. boringtun computes
@@ -207,7 +231,13 @@ impl Peer {
             room: None,
             floor: Floor::default(),
             handover: Handover::default(),
+            openers: Openers::default(),
         }
+    }
+
+    /// Returns the key of the host for its session with this local index, if it is known.
+    pub fn opener(&self, index: u32) -> Option<Arc<dyn AeadKey>> {
+        self.openers.get(index)
     }
 
     /// Keep the accepted initiations of the same peer under other keys.
@@ -343,13 +373,17 @@ impl Peer {
     /// packet into `buffer`, which holds the largest datagram.
     pub fn receive<'b>(
         &mut self,
-        message: Message,
-        datagram: &[u8],
-        from: Endpoint,
+        arrived: Arrived<'_>,
         server: SocketAddr,
         buffer: &'b mut [u8],
         io: &mut Io<'_>,
     ) -> Received<'b> {
+        let Arrived {
+            message,
+            datagram,
+            from,
+            ahead,
+        } = arrived;
         if message != Message::Initiation && self.tunnel.tunn.is_none() {
             io.counters.count(Counter::NoSession);
             return Received::default();
@@ -363,11 +397,13 @@ impl Peer {
             return Received::default();
         }
         self.catch_up(io);
-        let result = self.tunnel.get(self.origin.peer, &self.config).decapsulate(
-            Some(from.remote.ip()),
-            datagram,
-            buffer,
-        );
+        let tunn = self.tunnel.get(self.origin.peer, &self.config);
+        let (result, key) = batch::open(ahead, || {
+            tunn.decapsulate(Some(from.remote.ip()), datagram, buffer)
+        });
+        if let (Message::Data(index), Some(key)) = (message, key) {
+            self.openers.note(index, &key);
+        }
         let packet = match result {
             TunnResult::Err(error) => {
                 let reason = reason(&error);
@@ -432,13 +468,14 @@ impl Peer {
         let Some(room) = io.out.room(size, io.counters) else {
             return;
         };
-        match self
-            .tunnel
-            .get(self.origin.peer, &self.config)
-            .encapsulate(packet, room)
-        {
+        let tunn = self.tunnel.get(self.origin.peer, &self.config);
+        let (result, left) = batch::seal_later(|| tunn.encapsulate(packet, room));
+        match result {
             TunnResult::WriteToNetwork(message) => {
                 let sent = Sent::of(message);
+                if let Some(left) = left {
+                    io.out.seal_later(sent.len, left);
+                }
                 self.commit(sent, endpoint, io);
             }
             // The packet is kept. Begin a handshake if boringtun wrongly takes one to be under way.

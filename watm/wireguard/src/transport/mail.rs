@@ -12,7 +12,7 @@ use super::sink::Arrival;
 use crate::counters::{Counter, Counters};
 use crate::generations::{Errand, Generations, Key, Message, Note};
 use crate::outgoing::Endpoint;
-use crate::peer::{Message as Datagram, Peer};
+use crate::peer::{Arrived, Message as Datagram, Peer};
 
 /// Batches of mail in one call.
 const MAIL_ROUNDS: usize = 4;
@@ -109,7 +109,10 @@ impl WireGuard {
             _ => return self.counters.count(Counter::MailStrange),
         };
         match self.peers.id_of_index(index) {
-            Some(id) => self.deliver(id, Datagram::Data(index), datagram, from, host),
+            Some(id) => {
+                let arrived = Arrived::alone(Datagram::Data(index), datagram, from);
+                self.deliver(id, arrived, host);
+            }
             None => self.counters.count(Counter::NoSession),
         }
     }

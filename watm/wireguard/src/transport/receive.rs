@@ -10,11 +10,12 @@ use super::mail::Moved;
 use super::sink::{Arrival, Sink};
 use super::{LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS, TARGET, WireGuard};
 use crate::admission::{COOKIE_REPLY, Verdict};
+use crate::ahead::Decrypted;
 use crate::counters::Counter;
 use crate::generations::{Key, Message as Letter};
 use crate::key;
 use crate::outgoing::Endpoint;
-use crate::peer::{Handshake, Io, Message};
+use crate::peer::{Arrived, Handshake, Io, Message};
 
 impl WireGuard {
     pub(super) fn receive(&mut self, host: &mut dyn Host) {
@@ -29,7 +30,11 @@ impl WireGuard {
             };
             self.readable = batch.datagrams.len() == RECEIVE_DATAGRAMS as usize
                 || batch.payload.len() + LARGEST > RECEIVE_BYTES as usize;
-            for (entry, datagram) in batch.iter() {
+            let decrypted = Decrypted::of(&batch, |index| {
+                let id = self.peers.id_of_index(index)?;
+                self.peers.get(id)?.opener(index)
+            });
+            for (number, (entry, datagram)) in batch.iter().enumerate() {
                 let from = Endpoint {
                     remote: entry.remote,
                     local: entry.local,
@@ -38,7 +43,11 @@ impl WireGuard {
                 self.counters
                     .add(Counter::BytesReceived, datagram.len() as u64);
                 if let Some((id, message)) = self.recipient(datagram, from, host) {
-                    self.deliver(id, message, datagram, from, host);
+                    let arrived = Arrived {
+                        ahead: decrypted.get(number),
+                        ..Arrived::alone(message, datagram, from)
+                    };
+                    self.deliver(id, arrived, host);
                 }
             }
         }
@@ -69,7 +78,10 @@ impl WireGuard {
                 continue;
             };
             match self.peers.by_key(&key) {
-                Some((id, _)) => self.deliver(id, Message::Initiation, datagram, from, host),
+                Some((id, _)) => {
+                    let arrived = Arrived::alone(Message::Initiation, datagram, from);
+                    self.deliver(id, arrived, host);
+                }
                 // A reload has reached the other worker at another time.
                 None => self.counters.count(Counter::UnknownPeer),
             }
@@ -208,14 +220,8 @@ impl WireGuard {
     }
 
     /// Pass a datagram to its peer, and its inner packet to the network stack.
-    pub(super) fn deliver(
-        &mut self,
-        id: PeerId,
-        message: Message,
-        datagram: &[u8],
-        from: Endpoint,
-        host: &mut dyn Host,
-    ) {
+    pub(super) fn deliver(&mut self, id: PeerId, arrived: Arrived<'_>, host: &mut dyn Host) {
+        let Arrived { message, from, .. } = arrived;
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -230,14 +236,7 @@ impl WireGuard {
             tries: super::tries(&self.config),
             capture: self.capture.as_deref(),
         };
-        let received = peer.receive(
-            message,
-            datagram,
-            from,
-            self.address,
-            &mut self.buffer,
-            &mut io,
-        );
+        let received = peer.receive(arrived, self.address, &mut self.buffer, &mut io);
         let moved = Moved {
             news: received.news,
             handshake: received.handshake.is_some(),
