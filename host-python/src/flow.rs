@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use watm_runtime::{DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
@@ -208,43 +209,42 @@ impl Flow {
         }
     }
 
-    /// Returns the facts about the flow, under the names of asyncio's `get_extra_info`.
-    fn extra_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// Returns a fact about the flow, under its name for asyncio's `get_extra_info`. `None` if it is
+    /// unknown.
+    fn extra_info<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let info = self.info();
-        let facts = PyDict::new(py);
-        let protocol = if self.datagrams() { "udp" } else { "tcp" };
-        facts.set_item("transport_protocol", protocol)?;
-        let destination = match &info.destination {
+        let destination = || match &info.destination {
             Destination::Address(address) => pair(address),
             Destination::Name(name, port) => (name.clone(), *port),
         };
-        match &self.ends {
-            None => {
-                facts.set_item("peername", pair(&info.source))?;
-                facts.set_item("sockname", destination)?;
+        let address = match (name, &self.ends) {
+            ("transport_protocol", _) => {
+                let protocol = if self.datagrams() { "udp" } else { "tcp" };
+                return object(py, protocol).map(Some);
             }
-            Some(ends) => {
-                let remote = ends.remote.as_ref().map_or(destination, pair);
-                facts.set_item("peername", remote)?;
-                if let Some(local) = &ends.local {
-                    facts.set_item("sockname", pair(local))?;
+            ("peer", _) => return info.peer.as_ref().map(|peer| object(py, peer)).transpose(),
+            ("attributes", _) => {
+                let attributes = PyDict::new(py);
+                for (name, value) in &info.attributes {
+                    attributes.set_item(name, value)?;
                 }
+                return Ok(Some(attributes.into_any()));
             }
-        }
-        if let Some((remote, local)) = &info.underlay {
-            facts.set_item("original_src", pair(remote))?;
-            facts.set_item("original_dst", pair(local))?;
-        }
-        if let Some(peer) = &info.peer {
-            facts.set_item("peer", peer)?;
-        }
-        let attributes = PyDict::new(py);
-        for (name, value) in &info.attributes {
-            attributes.set_item(name, value)?;
-        }
-        facts.set_item("attributes", attributes)?;
-        Ok(facts)
+            ("peername", None) => Some(pair(&info.source)),
+            ("peername", Some(ends)) => Some(ends.remote.as_ref().map_or_else(destination, pair)),
+            ("sockname", None) => Some(destination()),
+            ("sockname", Some(ends)) => ends.local.as_ref().map(pair),
+            ("original_src", _) => info.underlay.as_ref().map(|(remote, _)| pair(remote)),
+            ("original_dst", _) => info.underlay.as_ref().map(|(_, local)| pair(local)),
+            _ => None,
+        };
+        address.map(|address| object(py, address)).transpose()
     }
+}
+
+/// Makes a Python object of a value.
+fn object<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
+    value.into_bound_py_any(py)
 }
 
 /// Formats an address as Python's `socket` does.

@@ -49,7 +49,6 @@ class Stream:
         self._reads_at_once = 0
         self._closed = False
         self._write_closed = False
-        self._info: dict[str, Any] | None = None
 
     # Reading.
 
@@ -70,7 +69,8 @@ class Stream:
             return b""
         if self._buffer:
             return self._take(n)
-        return await self._read_some(n)
+        data = self._read_at_once(n)
+        return data if data is not None else await self._read_later(n)
 
     async def readexactly(self, n: int) -> bytes:
         """Return exactly `n` bytes. `asyncio.IncompleteReadError` has the bytes before an early end."""
@@ -157,38 +157,29 @@ class Stream:
             self._eof = self._flow.ended
         return data
 
-    async def _read_some(self, n: int) -> bytes:
+    def _read_at_once(self, n: int) -> bytes | None:
+        """Returns the bytes that are available; None if there are none, or other work has its turn."""
         self._reads_at_once += 1
-        if self._reads_at_once > READS_AT_ONCE:
-            # Before anything is taken, so that a task cancelled here loses nothing.
-            await self._others()
-        data = self._read_now(n)
-        if data is not None:
-            return data
-        return await self._read_later(n)
-
-    async def _others(self) -> None:
-        """Lets other work of the event loop have its turn."""
-        self._reading = True
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._reading = False
-            self._reads_at_once = 0
+        return self._read_now(n) if self._reads_at_once <= READS_AT_ONCE else None
 
     async def _read_later(self, n: int) -> bytes:
+        """Reads after `_read_at_once` has returned None."""
         # Bytes are taken from the flow only when they are returned in the same step, so a task
         # cancelled here loses none.
+        others = self._reads_at_once > READS_AT_ONCE
         self._reading = True
         self._reads_at_once = 0
+        data = None
         try:
-            while True:
+            if others:
+                await asyncio.sleep(0)
+                data = self._read_now(n)
+            while data is None:
                 waiter = self._origin.loop.create_future()
                 self._origin.wake.waiters[self._flow.read_key] = waiter
                 await waiter
                 data = self._read_now(n)
-                if data is not None:
-                    return data
+            return data
         finally:
             self._reading = False
             self._origin.wake.waiters.pop(self._flow.read_key, None)
@@ -197,7 +188,9 @@ class Stream:
         """Adds the next bytes to the buffer. Returns False at the end."""
         if self._reading:
             raise _second_read(caller)
-        data = await self._read_some(CHUNK)
+        data = self._read_at_once(CHUNK)
+        if data is None:
+            data = await self._read_later(CHUNK)
         self._buffer += data
         return bool(data) or not (self._eof or self._closed)
 
@@ -324,9 +317,8 @@ class Stream:
         - `peer`: the identity that the transport authenticated, for WireGuard the public key
         - `attributes`: other facts that the transport knows, by name
         """
-        if self._info is None:
-            self._info = self._flow.extra_info()
-        return self._info.get(name, default)
+        value = self._flow.extra_info(name)
+        return default if value is None else value
 
     def __repr__(self) -> str:
         protocol, source, destination = map(self.get_extra_info, ("transport_protocol", "peername", "sockname"))
