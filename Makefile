@@ -587,6 +587,7 @@ test-guest: setup
 	for folder in tests/guests/programs examples/forward; do \
 		(cd $$folder && cargo build --release --locked -q --target wasm32-wasip2 --target-dir $(abspath target/tmp/guests)); \
 	done
+	tests/setup/wasi-c.sh examples/forward-c/forward.c $(BUILD)/forward-c.wasm
 
 # The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. INTERFACE=0.1 builds it for that version.
 # The runtime's tests build it themselves.
