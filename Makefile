@@ -29,7 +29,7 @@ endif
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
 	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver $(BUILD)/dist-checks/bin/actionlint \
-	test-programs watm-native rough-path
+	test-programs watm-native rough-path netem-network
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
@@ -398,12 +398,12 @@ $(PYTHONS:%=run-test-python-%): run-test-python-%:
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest \
-		water-programs watm-native rough-path
+		water-programs watm-native rough-path netem-network
 	$(MAKE) --no-print-directory run-test-interop
 
 .PHONY: run-test-interop
 run-test-interop:
-	tests/setup/apt.sh want curl haproxy wg ip /usr/lib/python3/dist-packages/socks.py
+	tests/setup/apt.sh want curl haproxy wg ip linux.uml /usr/lib/python3/dist-packages/socks.py
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the Go runtime of the WATER project and in this one.
@@ -565,7 +565,7 @@ test-mitmproxy: wheel
 		-k "wireguard or mode_specs or dns_resolver"
 
 # The transport crate in a native program, and the host in Rust.
-.PHONY: bench-programs watm-native rough-path
+.PHONY: bench-programs watm-native rough-path netem-network
 bench-programs: modules watm-native
 	cargo build --release --locked --workspace --examples
 
@@ -575,6 +575,10 @@ watm-native:
 # The paths of the stack's tests, for the kernel's TCP.
 rough-path:
 	cd watm && cargo build --release --locked -q -p watm-netstack --example rough_path
+
+# A bad network in virtual time, beside that of tc-netem(8).
+netem-network:
+	cd watm && cargo build --release --locked -q -p watm-netem --example network
 
 # Modules for the runtime's tests: a component that obeys commands, a hostile WATER module, and programs of WASI.
 .PHONY: test-guest

@@ -16,8 +16,9 @@ from .behind import echo
 INSIDE = f"{tunnels.V4}:7"
 # Seconds for an answer. They are fewer than the 15 after which a client begins a handshake by itself.
 SOON = 3
-# Seconds between two handshakes of a client: WireGuard's five, and a little.
-BETWEEN_HANDSHAKES = 5.2
+# Seconds between two handshakes of a client: WireGuard's five, and the third of a second by which wireguard-go
+# delays a repetition.
+BETWEEN_HANDSHAKES = 5.5
 
 
 METRICS = f"""
@@ -63,7 +64,9 @@ async def test_a_peer_that_moves_to_another_worker_keeps_its_session_and_its_flo
                     await answers(b"there")
                     assert counted("handshakes") == 1
                     await asyncio.sleep(BETWEEN_HANDSHAKES)
-                    await client.do("handshake", timeout=SOON)
+                    # wireguard-go repeats an initiation by itself if the response came before its timer was set.
+                    if counted("handshakes") == 1:
+                        await client.do("handshake", timeout=SOON)
                     await answers(b"there, in another session")
                     assert counted("handshakes") == 2
                     await client.do("rebind", port=also_here)

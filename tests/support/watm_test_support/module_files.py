@@ -23,7 +23,7 @@ def bad_files(folder: pathlib.Path) -> dict[pathlib.Path, str]:
         "truncated.wasm": (whole[: len(whole) // 2], "truncated.wasm"),
         "core.wasm": (b"\0asm\1\0\0\0", "core module"),
         "imports.wasm": (component("wasi:filesystem/types@0.2.3", _ENDPOINT), "wasi:filesystem/types@0.2.3"),
-        "version.wasm": (component("watm:transport/sockets@0.2.0", _ENDPOINT), "watm:transport@0.2.0"),
+        "version.wasm": (component("watm:transport/sockets@0.3.0", _ENDPOINT), "watm:transport@0.3.0"),
         "hollow.wasm": (component("watm:transport/log@0.1.0", None), "does not export"),
         "shape.wasm": (component("watm:transport/log@0.1.0", _ENDPOINT), "does not fit"),
     }

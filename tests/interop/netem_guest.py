@@ -1,0 +1,93 @@
+"""Runs inside a kernel of its own, as its first process: sends datagrams over lo under settings of tc-netem(8).
+
+Reads the settings from the JSON file that the kernel's parameter `watm_netem` names: a list of objects with
+`tc`, the arguments of netem, `count`, `gap` in seconds and `bytes`. Writes the file with the suffix `.out`:
+for each, a list of arrivals, as the number of the datagram, its delay in nanoseconds and whether it was changed.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+# finit_module(2) on x86-64, and SO_NO_CHECK, which Python does not name: a changed datagram is to arrive.
+_FINIT_MODULE, _SO_NO_CHECK = 313, 11
+_HEAD = struct.Struct("!IQ")
+# The time without an arrival after which all have arrived, in seconds.
+_QUIET = 1.0
+# The time of a command in seconds.
+_LIMIT = 20
+
+
+def main() -> None:
+    for kind, at in (("proc", "/proc"), ("sysfs", "/sys")):
+        subprocess.run(["mount", "-t", kind, kind, at], check=False, timeout=_LIMIT)
+    words = dict(word.partition("=")[::2] for word in pathlib.Path("/proc/cmdline").read_text().split())
+    settings = pathlib.Path(words["watm_netem"])
+    _load(words["watm_module"])
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=_LIMIT)
+    results = [_measured(**setting) for setting in json.loads(settings.read_text())]
+    settings.with_suffix(".out").write_text(json.dumps(results))
+
+
+def _load(module: str) -> None:
+    file = os.open(module, os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).syscall(_FINIT_MODULE, file, b"", 0) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot load {module}")
+
+
+def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, int, bool]]:
+    # Without the distribution of the setting before, which a change would keep.
+    subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False, timeout=_LIMIT, stderr=subprocess.DEVNULL)
+    subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", *tc.split()], check=True, timeout=_LIMIT)
+    with (
+        socket.socket(type=socket.SOCK_DGRAM) as receiver,
+        socket.socket(type=socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        receiver.settimeout(_QUIET)
+        sender.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        to = receiver.getsockname()
+        sent: list[int] = []
+        arrivals: list[tuple[int, int, bool]] = []
+        done = threading.Event()
+
+        def receive() -> None:
+            while True:
+                try:
+                    data = receiver.recv(65536)
+                except TimeoutError:
+                    if done.is_set():
+                        return
+                    continue
+                number, begin = _HEAD.unpack_from(data)
+                # A changed head names another number or time: those of its place are in the list.
+                changed = any(data[_HEAD.size :]) or number >= len(sent) or sent[number] != begin
+                delay = 0 if changed else time.monotonic_ns() - begin
+                arrivals.append((number, delay, changed))
+
+        thread = threading.Thread(target=receive)
+        thread.start()
+        begin = time.monotonic()
+        for number in range(count):
+            while (wait := begin + number * gap - time.monotonic()) > 0:
+                time.sleep(wait)
+            now = time.monotonic_ns()
+            sent.append(now)
+            sender.sendto(_HEAD.pack(number, now) + b"\0" * (bytes - _HEAD.size), to)
+        done.set()
+        thread.join()
+    return arrivals
+
+
+try:
+    main()
+finally:
+    pathlib.Path("/proc/sysrq-trigger").write_text("o")
+    time.sleep(10)

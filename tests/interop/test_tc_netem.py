@@ -1,0 +1,210 @@
+"""Bad networks beside those of tc-netem(8), which run in a kernel of their own: user-mode Linux is a process, and
+needs no module of this machine's kernel.
+
+The shares and the delays of both come from their own generators, and the kernel's delays from a real clock. So
+the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from watm_test_support.repository import ROOT
+
+OURS = ROOT / "watm" / "target" / "release" / "examples" / "network"
+GUEST = pathlib.Path(__file__).parent / "netem_guest.py"
+KERNEL = "linux.uml"
+MODULES = pathlib.Path("/usr/lib/uml/modules")
+
+MS = 1_000_000
+# An error of 1 ms, as timers of a busy machine have it, is an eightieth of the spread of these delays.
+COUNT, GAP = 1500, 0.002
+# The gap with which a delay of the module does not depend on the one before: packets keep their order.
+APART = 1.0
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The number of a datagram, its delay in milliseconds, and whether its content was changed."""
+
+    number: int
+    delay: float
+    changed: bool
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network in both notations, and the datagrams that go through it."""
+
+    tc: str
+    words: str
+    count: int = COUNT
+    gap: float = GAP
+    bytes: int = 100
+    # The gap in the module's network, if it is another one: its time is virtual.
+    virtual_gap: float | None = None
+
+
+NETWORKS = {
+    "uniform": Network("delay 200ms 80ms", "delay=200ms jitter=80ms", virtual_gap=APART),
+    "normal": Network(
+        "delay 300ms 50ms distribution normal", "delay=300ms jitter=50ms distribution=normal", virtual_gap=APART
+    ),
+    "correlated": Network("delay 200ms 80ms 75%", "delay=200ms jitter=80ms correlation=75%", virtual_gap=APART),
+    "loss": Network("loss 20%", "loss=20%"),
+    "bursts": Network("loss gemodel 3% 25% 70% 0%", "burst_enter=3% burst_leave=25% burst_loss=70%", count=3000, gap=0.001),
+    "overtaking": Network("delay 100ms reorder 25%", "delay=100ms reorder=25%"),
+    "duplicate": Network("duplicate 20%", "duplicate=20%"),
+    "corrupt": Network("corrupt 20%", "corrupt=20%", bytes=1400),
+    "rate": Network("rate 1mbit limit 50", "rate=1mbit queue=50", count=200, gap=0, bytes=1000),
+}
+
+type Pair = tuple[list[Arrival], list[Arrival]]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    """Returns the arrivals of each network: those of tc-netem, and those of the module."""
+    theirs = _theirs(tmp_path_factory.mktemp("netem"))
+    return {name: (theirs[name], _ours(network)) for name, network in NETWORKS.items()}
+
+
+def _theirs(folder: pathlib.Path) -> dict[str, list[Arrival]]:
+    settings = folder / "settings.json"
+    fields = ("tc", "count", "gap", "bytes")
+    settings.write_text(json.dumps([{field: getattr(it, field) for field in fields} for it in NETWORKS.values()]))
+    # hostfs gives the kernel the files of this machine, so that it needs no image.
+    init = folder / "init"
+    log = folder / "log"
+    path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+    init.write_text(f"#!/bin/sh\nexport {path}\nexec {sys.executable} {GUEST} > {log} 2>&1\n")
+    init.chmod(0o755)
+    (module,) = MODULES.glob("*/kernel/net/sched/sch_netem.ko")
+    words = f"mem=256M root=/dev/root rootfstype=hostfs rootflags=/ rw init={init} con=null con0=null,fd:1 quiet"
+    command = [KERNEL, *words.split(), f"watm_netem={settings}", f"watm_module={module}"]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False)
+    result = settings.with_suffix(".out")
+    assert result.exists(), ran.stdout + ran.stderr + (log.read_text() if log.exists() else "")
+    lists = json.loads(result.read_text())
+    return {
+        name: [Arrival(number, delay / MS, changed) for number, delay, changed in arrivals]
+        for name, arrivals in zip(NETWORKS, lists, strict=True)
+    }
+
+
+def _ours(network: Network) -> list[Arrival]:
+    gap = network.virtual_gap if network.virtual_gap is not None else network.gap
+    command = [OURS, network.words, str(network.count), str(round(gap * 1e6)), str(network.bytes)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    return [Arrival(int(number), int(delay) / MS, changed == "1") for number, delay, changed in lines]
+
+
+def delays(arrivals: Sequence[Arrival]) -> list[float]:
+    """Returns the delays in the order of the numbers."""
+    return [it.delay for it in sorted(arrivals, key=lambda it: it.number)]
+
+
+def lost(arrivals: Sequence[Arrival], count: int) -> list[bool]:
+    """Returns for each datagram whether it is lost."""
+    there = {it.number for it in arrivals}
+    return [number not in there for number in range(count)]
+
+
+def share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags)
+
+
+def after_a_loss(flags: Sequence[bool]) -> float:
+    """Returns the share of losses that follow a loss."""
+    return share([flag for before, flag in zip(flags, flags[1:], strict=False) if before])
+
+
+def correlation(numbers: Sequence[float]) -> float:
+    """Returns the correlation of each number with the one before."""
+    return statistics.correlation(numbers[1:], numbers[:-1])
+
+
+def same(pair: Pair, of: Callable[[list[Arrival]], float], tolerance: float) -> None:
+    """Asserts that a statistic of both is the same, within a tolerance."""
+    theirs, ours = map(of, pair)
+    assert abs(theirs - ours) <= tolerance, f"tc-netem {theirs:.4g}, the module {ours:.4g}"
+
+
+@pytest.mark.limit(200)
+@pytest.mark.parametrize("name", ["uniform", "normal"])
+def test_delays_have_the_same_distribution(measured: dict[str, Pair], name: str) -> None:
+    same(measured[name], lambda it: statistics.mean(delays(it)), 8)
+    same(measured[name], lambda it: statistics.stdev(delays(it)), 5)
+    for number in range(19):
+        # The ends of a normal distribution are wide.
+        tolerance = 15 if number in (0, 18) else 10
+        same(measured[name], lambda it, at=number: statistics.quantiles(delays(it), n=20)[at], tolerance)
+
+
+def test_the_distributions_differ_from_each_other(measured: dict[str, Pair]) -> None:
+    """The test above could tell them apart."""
+
+    def wide(arrivals: list[Arrival]) -> float:
+        found = delays(arrivals)
+        middle, spread = statistics.mean(found), statistics.stdev(found)
+        return share([abs(delay - middle) > 1.9 * spread for delay in found])
+
+    for arrivals in measured["uniform"]:
+        assert wide(arrivals) < 0.01
+    for arrivals in measured["normal"]:
+        assert 0.03 < wide(arrivals) < 0.09
+
+
+def test_correlated_delays_have_the_same_distribution(measured: dict[str, Pair]) -> None:
+    """tc-netem takes the remainder of a correlated number, which has no correlation left. The module's is as it says."""
+    same(measured["correlated"], lambda it: statistics.mean(delays(it)), 12)
+    same(measured["correlated"], lambda it: statistics.stdev(delays(it)), 8)
+    theirs, ours = (correlation(delays(it)) for it in measured["correlated"])
+    assert abs(theirs) < 0.1
+    assert abs(ours - 0.75) < 0.08
+
+
+def test_losses_have_the_same_share(measured: dict[str, Pair]) -> None:
+    same(measured["loss"], lambda it: share(lost(it, COUNT)), 0.06)
+    same(measured["loss"], lambda it: after_a_loss(lost(it, COUNT)), 0.1)
+
+
+def test_bursts_have_the_same_share_and_length(measured: dict[str, Pair]) -> None:
+    count = NETWORKS["bursts"].count
+    same(measured["bursts"], lambda it: share(lost(it, count)), 0.04)
+    same(measured["bursts"], lambda it: after_a_loss(lost(it, count)), 0.15)
+    # A loss makes the next one likely, as it would not without bursts.
+    assert all(after_a_loss(lost(it, count)) > 3 * share(lost(it, count)) for it in measured["bursts"])
+
+
+def test_the_same_share_overtakes(measured: dict[str, Pair]) -> None:
+    same(measured["overtaking"], lambda it: share([delay < 50 for delay in delays(it)]), 0.06)
+    same(measured["overtaking"], lambda it: statistics.median(sorted(delays(it))[-500:]), 5)
+
+
+def test_the_same_share_arrives_twice(measured: dict[str, Pair]) -> None:
+    same(measured["duplicate"], lambda it: len(it) / COUNT, 0.06)
+    assert all({arrival.number for arrival in it} == set(range(COUNT)) for it in measured["duplicate"])
+
+
+def test_the_same_share_is_changed(measured: dict[str, Pair]) -> None:
+    """tc-netem changes headers too, and such a datagram is lost: a fiftieth of them."""
+    same(measured["corrupt"], lambda it: share([arrival.changed for arrival in it]), 0.06)
+
+
+def test_a_link_has_the_same_rate_and_queue(measured: dict[str, Pair]) -> None:
+    """tc-netem counts 14 bytes of a frame for each packet, and the module does not."""
+
+    def spacing(arrivals: list[Arrival]) -> float:
+        found = sorted(arrival.delay for arrival in arrivals)
+        return (found[-1] - found[0]) / (len(found) - 1)
+
+    same(measured["rate"], spacing, 0.5)
+    same(measured["rate"], len, 3)
