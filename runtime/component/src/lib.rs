@@ -16,6 +16,7 @@ mod log;
 pub mod mailboxes;
 mod names;
 mod optional;
+mod pacing;
 mod packets;
 pub mod recording;
 mod signing;

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use wasmtime::component::Resource;
 
-use super::bindings::watm::transport::{sockets, types};
+use super::bindings::watm::transport::{pacing, sockets, types};
 use super::connect::{Dialled, Request};
 use super::convert::{
     address_from_guest, address_to_guest, check_destination, ecn_from_guest, ecn_to_guest,
@@ -23,9 +23,6 @@ use watm_net::log_refusal;
 use watm_net::ports::{DatagramPort, FRESH, Port};
 use watm_net::sockets::{Connection, Entry, Protocol, TcpPort};
 use watm_policy::access::Access;
-
-/// The longest interval between calls that a module may ask for.
-const LONGEST_COALESCING: Duration = Duration::from_millis(1);
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
@@ -136,13 +133,7 @@ impl sockets::Host for State {
     }
 
     fn coalesce(&mut self, microseconds: u32) -> wasmtime::Result<()> {
-        self.turn(import::Coalesce, || (microseconds,))
-            .take(self, |state| {
-                let interval = Duration::from_micros(microseconds.into());
-                state.coalescing = interval.min(LONGEST_COALESCING);
-                Ok(())
-            })
-            .map_err(Failure::into_trap)
+        pacing::Host::coalesce(self, microseconds)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
 use crate::watm::transport::packets::PacketDevice;
+use crate::watm::transport::pacing;
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
 use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 use crate::{Behaviour, Forward, entry, raw};
@@ -64,7 +65,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "long" => long(forward),
         "coalesce" => {
             // More than the host's limit, which is 1000.
-            sockets::coalesce(u32::MAX);
+            pacing::coalesce(u32::MAX);
             "coalescing".to_owned()
         }
         "flows" => flows_without_end(forward),

@@ -19,6 +19,7 @@ use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo, Kin
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
+use crate::watm::transport::pacing;
 use crate::watm::transport::packets::{
     Checksum, Offloads, PacketBatch, PacketDevice, PacketInfo, PartialChecksum,
 };
@@ -360,7 +361,7 @@ impl Hostile {
             let _ = stream.read(10);
             self.keep_stream(stream);
         }
-        sockets::coalesce(self.random.below(2) as u32 * 1000);
+        pacing::coalesce(self.random.below(2) as u32 * 1000);
     }
 
     fn accept(&mut self) {

@@ -38,6 +38,8 @@ pub use bindings::exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, StartOptions, Status, Wakeup,
 };
 pub use bindings::watm::transport::flows::{DatagramFlow, Datagrams, FlowInfo};
+#[cfg(not(feature = "interface-0-1"))]
+pub use bindings::watm::transport::pacing;
 pub use bindings::watm::transport::sockets::{
     ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Direction, Ecn, Listener,
 };

@@ -9,7 +9,7 @@ use watm_core::{
     MessageInfo, Messages, Token,
 };
 
-use crate::bindings::watm::transport::{flows, generations, log, sockets};
+use crate::bindings::watm::transport::{flows, generations, log, pacing, sockets};
 use crate::convert::{
     error_param, from_datagram, from_destination, from_direction, from_level, from_socket_address,
     to_batch, to_datagrams, to_error, to_ip, to_socket_address,
@@ -50,7 +50,7 @@ impl Host for Imports {
     }
 
     fn coalesce(&mut self, interval: Duration) {
-        sockets::coalesce(u32::try_from(interval.as_micros()).unwrap_or(u32::MAX));
+        pacing::coalesce(u32::try_from(interval.as_micros()).unwrap_or(u32::MAX));
     }
 
     fn lookup(

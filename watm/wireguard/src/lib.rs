@@ -53,7 +53,7 @@
 //!
 //! On a path with a delay, packets arrive one by one when downloading, and waking for each costs
 //! more than its processing. Calls are therefore kept apart by a thirty-second of the round trip
-//! while they are dense (`sockets.coalesce`), as network cards do with interrupts. Without this, 20
+//! while they are dense (`pacing.coalesce`), as network cards do with interrupts. Without this, 20
 //! ms took 20 s a GB.
 //!
 //! The kernel's TCP runs through wireguard-go's interface, with BBR, over the same paths. Headers

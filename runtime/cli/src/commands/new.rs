@@ -19,7 +19,7 @@ const CRATES: [&str; 3] = ["core", "schema", "stream"];
 const CRATES_OF_WASM: [&str; 1] = ["guest"];
 
 /// The interface of components, for crates outside a checkout.
-const WIT: [(&str, &str); 13] = [
+const WIT: [(&str, &str); 14] = [
     ("capture.wit", include_str!("../../wit/capture.wit")),
     ("crypto.wit", include_str!("../../wit/crypto.wit")),
     ("endpoint.wit", include_str!("../../wit/endpoint.wit")),
@@ -28,6 +28,7 @@ const WIT: [(&str, &str); 13] = [
     ("log.wit", include_str!("../../wit/log.wit")),
     ("names.wit", include_str!("../../wit/names.wit")),
     ("optional.wit", include_str!("../../wit/optional.wit")),
+    ("pacing.wit", include_str!("../../wit/pacing.wit")),
     ("packets.wit", include_str!("../../wit/packets.wit")),
     ("signing.wit", include_str!("../../wit/signing.wit")),
     ("sockets.wit", include_str!("../../wit/sockets.wit")),

@@ -159,7 +159,7 @@ fn check_import(import: &str) -> Result<(), String> {
         }
         return match interface {
             "types" | "sockets" | "flows" | "generations" | "names" | "crypto" | "signing"
-            | "log" | "capture" | "packets" => Ok(()),
+            | "log" | "capture" | "packets" | "pacing" => Ok(()),
             _ => Err(format!(
                 "imports {}, which {PACKAGE}@{VERSION} does not have",
                 shown(import)

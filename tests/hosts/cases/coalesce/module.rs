@@ -1,8 +1,10 @@
 //! Asks for waits of more than an hour, and sets a timer of a millisecond a hundred times.
 
-use watm_host_kit::{
-    Case, ConfigError, MILLISECOND, StartOptions, Wakeup, case, check, done, sockets,
-};
+#[cfg(not(feature = "interface-0-1"))]
+use watm_host_kit::pacing;
+#[cfg(feature = "interface-0-1")]
+use watm_host_kit::sockets as pacing;
+use watm_host_kit::{Case, ConfigError, MILLISECOND, StartOptions, Wakeup, case, check, done};
 
 const CALLS: u64 = 100;
 
@@ -16,7 +18,7 @@ struct Coalesce {
 
 impl Case for Coalesce {
     fn start(_: StartOptions, now: u64) -> Result<Self, ConfigError> {
-        sockets::coalesce(u32::MAX);
+        pacing::coalesce(u32::MAX);
         Ok(Coalesce {
             begin: now,
             calls: 0,
