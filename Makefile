@@ -593,7 +593,7 @@ test-guest: setup
 	done
 	tests/setup/wasi-c.sh examples/forward-c/forward.c $(BUILD)/forward-c.wasm
 
-# The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. INTERFACE=0.1 builds it for that version.
+# The conformance kit for hosts, in build/host-kit: see tests/hosts/README.md. INTERFACE=0.1 builds the cases of that version.
 # The runtime's tests build it themselves.
 HOST_CASES := $(notdir $(wildcard tests/hosts/cases/*))
 .PHONY: host-kit
@@ -601,8 +601,10 @@ host-kit: setup
 	cd tests/hosts && cargo build --release --locked -q --examples --target wasm32-unknown-unknown \
 		$(if $(INTERFACE),--features interface-$(subst .,-,$(INTERFACE))) \
 		--target-dir ../../target/tmp/hosts
+	rm -rf $(BUILD)/host-kit
 	mkdir -p $(BUILD)/host-kit
 	set -e; cd watm; for name in $(HOST_CASES); do \
+		grep -q '"since": "$(or $(INTERFACE),0)\.' ../tests/hosts/cases/$$name/case.json || continue; \
 		cargo run --locked -q -p watm-componentize -- \
 			../target/tmp/hosts/wasm32-unknown-unknown/release/examples/$$(echo $$name | tr - _).wasm ../$(BUILD)/host-kit/$$name.wasm; \
 		cp ../tests/hosts/cases/$$name/case.json ../$(BUILD)/host-kit/$$name.json; \
