@@ -1,5 +1,5 @@
 //! Data packets that are decrypted ahead of boringtun: those of a session that arrive one after another,
-//! in one call of the host's cipher. Used by `peer` and `transport::receive`.
+//! in one call of the host's cipher. Used by `outgoing`, `peer` and `transport::receive`.
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -11,9 +11,9 @@ use watm_core::crypto::{AeadKey, Text};
 /// The type of a message that carries a packet.
 pub const DATA: u8 = 4;
 
-/// The bytes of a data packet before its ciphertext, and the least behind them: a tag.
-const HEADER: usize = 16;
-const TAG: usize = 16;
+/// The bytes of a data packet before its ciphertext, and those of the tag at its end.
+pub const HEADER: usize = 16;
+pub const TAG: usize = 16;
 
 /// The bytes of ciphertext from which on it pays to decrypt a run ahead.
 const LEAST: usize = 1024;

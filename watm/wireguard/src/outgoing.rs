@@ -10,11 +10,8 @@ use watm_core::crypto::{AeadKey, Text};
 use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
 use watm_netstack::PeerId;
 
+use crate::ahead::{HEADER, TAG};
 use crate::counters::{Counter, Counters};
-
-/// The bytes of a data packet before its ciphertext, and its tag.
-const HEADER: usize = 16;
-const TAG: usize = 16;
 
 /// The limits of a train: Linux takes 64 segments, and an IPv4 datagram 65,507 bytes.
 const TRAIN_SEGMENTS: usize = 64;
