@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Build a C program for WASI 0.2: SOURCE to OUTPUT. The C library is wasi-libc, in the copy of Rust's target
-# wasm32-wasip2, with its headers from Debian. With wasi-sdk, `clang --target=wasm32-wasip2` does the same.
+# Build a C program for WASI 0.2: SOURCE to OUTPUT. The C library is wasi-libc, as in wasi-sdk: the copy of Rust's
+# target wasm32-wasip2, with headers from Debian.
 set -eu
 
 source=$1

@@ -232,7 +232,7 @@ fn compile<C: Compiled>(engine: &Engine, bytes: &[u8]) -> Result<C, String> {
     if let Some(cache) = engine.cache() {
         cache.put(sha256, &code);
     }
-    // SAFETY: the code was just made for this engine.
+    // SAFETY: an engine with the same configuration has just made the code.
     unsafe { C::deserialize(engine.wasmtime(), &code) }.map_err(invalid)
 }
 

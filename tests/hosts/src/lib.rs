@@ -173,11 +173,10 @@ macro_rules! case {
     };
 }
 
-/// The functions that are optional exports since version 0.2, as exports of `endpoint`.
-#[cfg(feature = "interface-0-1")]
+/// Carries datagrams of the application: the function of each version.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! in_0_1 {
+macro_rules! dial_datagrams {
     () => {
         fn dial_datagrams(
             to: Option<$crate::Destination>,
@@ -186,49 +185,59 @@ macro_rules! in_0_1 {
         ) -> Result<u64, $crate::ErrorCode> {
             with(|case| $crate::Case::dial_datagrams(case, to, application))
         }
+    };
+}
 
+/// Learns that the network has changed: the function of each version.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! network_changed {
+    () => {
         fn network_changed(now: u64) {
             with(|case| $crate::Case::network_changed(case, now));
         }
     };
 }
 
-/// The exports of `endpoint` that version 0.2 does not have: none.
-#[cfg(not(feature = "interface-0-1"))]
+/// Functions that `endpoint` has in version 0.1 alone.
 #[doc(hidden)]
 #[macro_export]
+#[cfg(feature = "interface-0-1")]
+macro_rules! in_0_1 {
+    () => {
+        $crate::dial_datagrams!();
+        $crate::network_changed!();
+    };
+}
+
+/// Functions that `endpoint` has in version 0.1 alone.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "interface-0-1"))]
 macro_rules! in_0_1 {
     () => {};
 }
 
-/// The optional exports of version 0.1, which has none.
-#[cfg(feature = "interface-0-1")]
+/// The optional exports, which version 0.1 does not have.
 #[doc(hidden)]
 #[macro_export]
+#[cfg(feature = "interface-0-1")]
 macro_rules! since_0_2 {
     () => {};
 }
 
-/// The optional exports.
-#[cfg(not(feature = "interface-0-1"))]
+/// The optional exports, which version 0.1 does not have.
 #[doc(hidden)]
 #[macro_export]
+#[cfg(not(feature = "interface-0-1"))]
 macro_rules! since_0_2 {
     () => {
         impl $crate::bindings::exports::watm::transport::datagram_dialer::Guest for Exported {
-            fn dial_datagrams(
-                to: Option<$crate::Destination>,
-                application: $crate::DatagramFlow,
-                _: u64,
-            ) -> Result<u64, $crate::ErrorCode> {
-                with(|case| $crate::Case::dial_datagrams(case, to, application))
-            }
+            $crate::dial_datagrams!();
         }
 
         impl $crate::bindings::exports::watm::transport::network_observer::Guest for Exported {
-            fn network_changed(now: u64) {
-                with(|case| $crate::Case::network_changed(case, now));
-            }
+            $crate::network_changed!();
         }
     };
 }

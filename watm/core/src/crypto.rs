@@ -21,13 +21,13 @@ pub enum Algorithm {
     Aes256Gcm,
 }
 
-/// The place of a ciphertext and its tag in a buffer, and the nonce. The plaintext is at the place's
-/// begin.
+/// The place of a ciphertext and its tag in a buffer, and the nonce. The plaintext starts the
+/// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     /// The nonce.
     pub nonce: [u8; 12],
-    /// The begin of the place, in bytes.
+    /// The start of the place, in bytes.
     pub begin: usize,
     /// The length of the ciphertext and its 16-byte tag, in bytes.
     pub len: usize,

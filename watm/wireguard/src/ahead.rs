@@ -65,6 +65,8 @@ struct Run {
 /// A run that is being gathered.
 struct Gathered {
     index: u32,
+    /// The key of its session. Without one, its texts are not gathered.
+    key: Option<Arc<dyn AeadKey>>,
     first: usize,
     /// The place of its first packet in the batch.
     begin: usize,
@@ -81,7 +83,7 @@ impl Decrypted {
         let mut runs = Vec::new();
         let mut decrypt = |run: Gathered| {
             let long = run.texts.len() > 1 && run.end - run.begin >= LEAST;
-            if let Some(key) = long.then(|| key(run.index)).flatten() {
+            if let Some(key) = run.key.filter(|_| long) {
                 let (first, count) = (run.first, run.texts.len());
                 let ahead = Ahead::open(key, run.texts, &batch.payload[run.begin..run.end]);
                 runs.push(Run {
@@ -105,17 +107,20 @@ impl Decrypted {
             }
             let run = run.get_or_insert_with(|| Gathered {
                 index,
+                key: key(index),
                 first: number,
                 begin,
                 end,
                 texts: Vec::new(),
             });
             run.end = end;
-            run.texts.push(Text {
-                nonce,
-                begin: begin - run.begin + HEADER,
-                len: datagram.len() - HEADER,
-            });
+            if run.key.is_some() {
+                run.texts.push(Text {
+                    nonce,
+                    begin: begin - run.begin + HEADER,
+                    len: datagram.len() - HEADER,
+                });
+            }
         }
         run.into_iter().for_each(&mut decrypt);
         Decrypted { runs }

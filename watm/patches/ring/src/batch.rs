@@ -82,7 +82,7 @@ pub fn open<T>(
     (result, OPENING.take().and_then(|opening| opening.key))
 }
 
-/// Copies the plaintext of a text that was decrypted ahead to the begin of `in_out`, which is its
+/// Copies the plaintext of a text that was decrypted ahead to the start of `in_out`, which is its
 /// ciphertext and tag. Returns true if it is authentic, and `None` if it was not decrypted ahead.
 pub(crate) fn take(key: &Arc<dyn AeadKey>, nonce: &[u8; 12], in_out: &mut [u8]) -> Option<bool> {
     OPENING.with_borrow_mut(|opening| {
