@@ -285,6 +285,8 @@ async def test_a_click_in_the_capture_tab_leaves_our_modes_running(tmp_path):
         # The tab does not know `watm:` modes; a link beside it leads to the page that does.
         await window.click("//a[.='Transport modules']")
         await window.wait_until("document.querySelector('main h3')?.innerText.startsWith('Scan this')")
-        assert await window.complaints() == []
+        # The page of mitmweb 12.3.1 links a style sheet that is not in mitmproxy's wheel.
+        complaints = [each for each in await window.complaints() if "/src/css/vendor.less" not in each]
+        assert complaints == []
         await window.click("//a[contains(., 'Flows in mitmweb')]")
         await window.wait_until("document.querySelector('.nav-tabs') && document.querySelector('.watm-link').checkVisibility()")

@@ -2,7 +2,7 @@
 
 With it, mitmproxy's own tests of its WireGuard mode run against the module:
 
-    make test-mitmproxy MITMPROXY=path/to/a/checkout/of/12.2.3
+    make test-mitmproxy MITMPROXY=path/to/a/checkout/of/12.3.1
 
 They are in mitmproxy's repository alone, not in its packages, so `make test` cannot rely on them.
 mitmproxy checks whether a stream or a server is of a class of mitmproxy_rs. The plugin answers

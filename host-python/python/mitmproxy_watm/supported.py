@@ -7,7 +7,7 @@ import re
 logger = logging.getLogger(__name__)
 
 OLDEST = "11.0.2"
-NEWEST = "12.2.3"
+NEWEST = "12.3.1"
 RANGE = f"{OLDEST} to {NEWEST}"
 """The range that the tests cover. `tests/setup` pins both ends."""
 
