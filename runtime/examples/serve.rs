@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::runtime::Builder;
 use watm_runtime::{
     DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Server, StreamFlow, Trust,
 };
@@ -61,29 +62,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(error) => println!("no client configurations: {error}"),
     }
 
-    // 3. Accept flows, with any executor.
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let tasks = tokio::task::LocalSet::new();
-    tasks.block_on(&runtime, async {
-        while let Some(flow) = server.accept().await {
-            let info = flow.info();
-            println!("{} -> {} ({:?})", info.source, info.destination, info.peer);
-            tokio::task::spawn_local(async {
-                // 4. Read and write. An error is the end of one flow.
-                let ended = match flow {
-                    Flow::Stream(flow) if flow.info().destination.port() == HTTP => {
-                        answer(flow).await
-                    }
-                    Flow::Stream(flow) => echo(flow).await,
-                    Flow::Datagrams(flow) => echo_datagrams(flow).await,
-                };
-                if let Err(error) = ended {
-                    println!("flow ended: {error}");
-                }
-            });
-        }
-    });
+    // 3. Accept flows. On the server's own thread a message needs no other thread; with any other
+    // executor, everything else works alike.
+    server.spawn(accept(server.clone()));
+    Builder::new_current_thread()
+        .build()?
+        .block_on(server.wait_closed());
     Ok(())
+}
+
+async fn accept(server: Server) {
+    while let Some(flow) = server.accept().await {
+        let info = flow.info();
+        println!("{} -> {} ({:?})", info.source, info.destination, info.peer);
+        server.spawn(async {
+            // 4. Read and write. An error is the end of one flow.
+            let ended = match flow {
+                Flow::Stream(flow) if flow.info().destination.port() == HTTP => answer(flow).await,
+                Flow::Stream(flow) => echo(flow).await,
+                Flow::Datagrams(flow) => echo_datagrams(flow).await,
+            };
+            if let Err(error) = ended {
+                println!("flow ended: {error}");
+            }
+        });
+    }
 }
 
 /// One HTTP response, whatever is asked.
