@@ -415,7 +415,7 @@ test-water: $(BUILD)/venv-3.13/ready water-programs
 run-test-water:
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/water
 
-bench-water: $(BUILD)/venv-3.13/ready water-programs
+bench-water: $(BUILD)/venv-3.13/ready water-programs bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.water.bench
 
 water-programs: modules $(BUILD)/gowater
@@ -437,7 +437,7 @@ run-test-tls:
 .PHONY: bench-tls
 bench-tls: $(BUILD)/venv-3.13/ready
 	tests/setup/apt.sh need wrk hitch nginx haproxy stunnel4 /usr/lib/nginx/modules/ngx_stream_module.so
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.tls.bench
 
 # The PROXY protocol with other programs, and connections from clients' addresses.
@@ -453,7 +453,7 @@ run-test-proxy:
 # The PROXY protocol, compared with mmproxy.
 .PHONY: bench-proxy
 bench-proxy: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/mmproxy
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.proxy.bench
 
 $(BUILD)/tools/bin/mmproxy:
@@ -497,7 +497,7 @@ run-test-serve:
 # The gain of a second worker for the peers of a WireGuard server.
 .PHONY: bench-workers
 bench-workers: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.serve.bench
 
 # Programs with proxy settings, through a tunnel to wireguard-go and boringtun-cli.
@@ -514,21 +514,21 @@ run-test-tunnel:
 .PHONY: bench-tunnel
 bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # Completion times of traffic over changing paths, with the module's TCP and the kernel's. `make test` has a sample.
 .PHONY: bench-completion
 bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need wg ip sysctl
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.completion
 
 # The share of the module's TCP on a bottleneck with the kernel's. `make test` has a sample.
 .PHONY: bench-fairness
 bench-fairness: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
-	cargo build --release --locked --workspace --bins --examples
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.fairness
 
 # mitmproxy's own connections through modules to other servers.
@@ -564,10 +564,20 @@ test-mitmproxy: wheel
 		test/mitmproxy/addons/test_dns_resolver.py test/mitmproxy/addons/test_next_layer.py \
 		-k "wireguard or mode_specs or dns_resolver"
 
+# Benchmarks measure what `make dist` ships.
+BENCHES := bench bench-water bench-tls bench-proxy bench-shadowsocks bench-workers bench-tunnel bench-completion bench-fairness
+$(BENCHES): export PROFILE = dist
+
+# The command, and the programs that make the load.
+.PHONY: bench-command
+bench-command:
+	cargo build --profile $(PROFILE) --locked -p watm --bin watm
+	cargo build --release --locked --workspace --examples
+
 # The transport crate in a native program, and the host in Rust.
 .PHONY: bench-programs watm-native rough-path netem-network
 bench-programs: modules watm-native
-	cargo build --release --locked --workspace --examples
+	cargo build --profile $(PROFILE) --locked -p watm-runtime --example serve
 
 watm-native:
 	cd watm && cargo build --release --locked -p watm-native

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from watm_test_support import machine
-from watm_test_support.repository import MODULES, ROOT
+from watm_test_support.repository import MODULES, PROGRAMS, ROOT
 
 from . import networks
 
 CLIENT = ROOT / "build" / "wgclient"
 # The transport crate in a program of its own, and the module with the host that runs it in Rust.
 CRATE = ROOT / "watm" / "target" / "release" / "watm-native"
-HOST = ROOT / "target" / "release" / "examples" / "serve"
+HOST = PROGRAMS / "examples" / "serve"
 MODULE = MODULES / "wireguard.wasm"
 
 # Files that `make bench` makes before it begins.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from watm_test_support.repository import ROOT
+from watm_test_support.repository import ROOT, WATM
 
 HOST = "127.0.0.1"
 CIPHER = "TLS_CHACHA20_POLY1305_SHA256"
@@ -43,7 +43,7 @@ class Case:
 
 def watm(case: Case) -> list[str]:
     return [
-        *(str(ROOT / "target/release/watm"), "serve", "--unsealed", str(ROOT / "watm/target/modules/tls.wasm")),
+        *(str(WATM), "serve", "--unsealed", str(ROOT / "watm/target/modules/tls.wasm")),
         *("--listen", f"{HOST}:{case.port}", "--upstream", f"{HOST}:{case.to}"),
         *("--config", str(case.pem), "--workers", str(case.workers), "--log", "error"),
     ]
