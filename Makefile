@@ -571,13 +571,13 @@ $(BENCHES): export PROFILE = dist
 # The command, and the programs that make the load.
 .PHONY: bench-command
 bench-command:
-	cargo build --profile $(PROFILE) --locked -p watm --bin watm
+	cargo build --profile $(PROFILE) --locked --workspace --bin watm
 	cargo build --release --locked --workspace --examples
 
 # The transport crate in a native program, and the host in Rust.
 .PHONY: bench-programs watm-native rough-path netem-network
 bench-programs: modules watm-native
-	cargo build --profile $(PROFILE) --locked -p watm-runtime --example serve
+	cargo build --profile $(PROFILE) --locked --workspace --example serve
 
 watm-native:
 	cd watm && cargo build --release --locked -p watm-native
