@@ -19,6 +19,9 @@ from watm_test_support.repository import ROOT
 
 OURS = ROOT / "watm" / "target" / "release" / "examples" / "network"
 GUEST = pathlib.Path(__file__).parent / "netem_guest.py"
+LEGACY_STATE = pathlib.Path(__file__).parent / "legacy_state.py"
+# The state of FXSAVE has no registers of AVX, so that the C library must not use them.
+NO_AVX = "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,-AVX_Fast_Unaligned_Load"
 KERNEL = "linux.uml"
 MODULES = pathlib.Path("/usr/lib/uml/modules")
 
@@ -83,11 +86,11 @@ def _theirs(folder: pathlib.Path) -> dict[str, list[Arrival]]:
     init = folder / "init"
     log = folder / "log"
     path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
-    init.write_text(f"#!/bin/sh\nexport {path}\nexec {sys.executable} {GUEST} > {log} 2>&1\n")
+    init.write_text(f"#!/bin/sh\nexport {path} {NO_AVX}\nexec {sys.executable} {GUEST} > {log} 2>&1\n")
     init.chmod(0o755)
     (module,) = MODULES.glob("*/kernel/net/sched/sch_netem.ko")
     words = f"mem=256M root=/dev/root rootfstype=hostfs rootflags=/ rw init={init} con=null con0=null,fd:1 quiet"
-    command = [KERNEL, *words.split(), f"watm_netem={settings}", f"watm_module={module}"]
+    command = [sys.executable, LEGACY_STATE, KERNEL, *words.split(), f"watm_netem={settings}", f"watm_module={module}"]
     ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False)
     result = settings.with_suffix(".out")
     assert result.exists(), ran.stdout + ran.stderr + (log.read_text() if log.exists() else "")
