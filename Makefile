@@ -482,6 +482,7 @@ run-test-shadowsocks:
 
 bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
 	tests/setup/apt.sh need ss-server
+	$(MAKE) --no-print-directory bench-command
 	$(BUILD)/venv-3.13/bin/python -m tests.shadowsocks.bench
 
 # Modules in front of applications, and as plugins of other programs.

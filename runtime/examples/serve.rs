@@ -62,8 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(error) => println!("no client configurations: {error}"),
     }
 
-    // 3. Accept flows. On the server's own thread a message needs no other thread; with any other
-    // executor, everything else works alike.
+    // 3. Accept flows, on the server's own thread: a message then needs no switch between threads.
+    // Any other executor works too.
     server.spawn(accept(server.clone()));
     Builder::new_current_thread()
         .build()?
