@@ -22,8 +22,8 @@ use watm_engine::job::Opened;
 /// module that no more data follows. Its remaining data can still be read. If the module failed,
 /// reads end with an error that names the cause. It has no deadlines: use tokio's timeouts.
 ///
-/// Dropping it closes it: a task of the runtime that it was made in passes on what was written,
-/// within [`Limits::close_grace`](crate::Limits::close_grace).
+/// Dropping it closes it: a task of the runtime that it was made in passes on what was written, in
+/// the time that [`close`](Connection::close) takes.
 pub struct Connection {
     flow: StreamFlow,
     local: Option<SocketAddr>,
@@ -65,7 +65,8 @@ impl Connection {
 
     /// Closes the connection, and waits until the module has passed on what was written and has
     /// ended, and the network's side is closed. Takes at most three times
-    /// [`Limits::close_grace`](crate::Limits::close_grace).
+    /// [`Limits::close_grace`](crate::Limits::close_grace); eleven times while a WATER module still
+    /// moves bytes.
     pub async fn close(self) {
         let grace = self.flow.grace();
         self.flow.close();

@@ -23,9 +23,10 @@
 //!    names the cause. A client whose connection fails before either end has ended sees a reset,
 //!    unless the module has shut its stream (`sock_shutdown`) after its last data.
 //! 6. When the application closes the connection, the module reads the remaining data, then a byte
-//!    on the control pipe, and then it is dropped. Each of the two waits is bounded by
-//!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client resets
-//!    its connection and the module continues.
+//!    on the control pipe, and then it is dropped. Each of the two waits ends after a
+//!    [`Limits::close_grace`](crate::Limits::close_grace) in which the module moved no bytes, and
+//!    after five at the latest. When a client resets its connection and the module continues, or a
+//!    relay is closed, each wait takes one at most.
 //!
 //! A module that replaces another is on probation: when an instance of it traps, or fails in a way
 //! that its connections do not explain, it is rolled back, and the former module makes new

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub(super) broken: Option<std::io::Error>,
     /// True if some stream has come to its end.
     pub(super) saw_end: bool,
+    /// The number of times that the guest has moved bytes of a connection, or made one.
+    pub(super) moves: Arc<AtomicU64>,
     memory: Option<Memory>,
     timer: Option<Pin<Box<Sleep>>>,
     idle_answers: u32,
@@ -60,6 +63,7 @@ impl State {
             started: Instant::now(),
             broken: None,
             saw_end: false,
+            moves: Arc::default(),
             memory: None,
             timer: None,
             idle_answers: 0,
@@ -70,6 +74,7 @@ impl State {
     /// configuration, do not count: a guest could do those for ever.
     pub(super) fn moved(&mut self) {
         self.idle_answers = 0;
+        self.moves.fetch_add(1, Ordering::Relaxed);
         self.cpu.moves();
     }
 

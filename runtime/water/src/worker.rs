@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use watm_net::quota::Permit;
 
 /// The future that returns when the application has stopped accepting.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The most graces that a wait takes for a module that passes on data.
+const GRACES: u32 = 5;
 
 /// A connection that is ready, with all that serving it takes.
 pub(super) struct Worker {
@@ -99,7 +103,8 @@ impl Worker {
 
     /// Returns the worker's result, or `None` if the worker had to be stopped.
     async fn serve(&mut self) -> Option<Result<i32, Stop>> {
-        let reset = self.instance.state().outside.reset();
+        let state = self.instance.state();
+        let (reset, moves) = (state.outside.reset(), state.moves.clone());
         let mut reset = pin!(reset.notified());
         let mut work = pin!(self.instance.work());
         let closing = &mut self.closing;
@@ -130,9 +135,11 @@ impl Worker {
                 }
                 watch.poll_drained(cx).map(|()| None)
             });
-            if let Ok(Some(result)) = timeout(self.grace, drained).await {
+            if let Some(Some(result)) = while_moving(self.grace, &moves, drained).await {
                 return Some(result);
             }
+            self.control.exit();
+            return while_moving(self.grace, &moves, work).await;
         }
         self.control.exit();
         timeout(self.grace, work).await.ok()
@@ -193,4 +200,21 @@ impl Worker {
         // Bytes that the streams have not taken by then are lost with the connection.
         let _ = timeout(self.grace, flushed).await;
     }
+}
+
+/// Returns the output of `work`, or `None` after a grace in which the module moved nothing, or after
+/// all [`GRACES`]. A module that passes on data may take its time: a slow network takes longer than
+/// any grace, and a transport that sends lost data again first has to notice the loss.
+async fn while_moving<F: Future>(grace: Duration, moves: &AtomicU64, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    for _ in 0..GRACES {
+        let before = moves.load(Ordering::Relaxed);
+        if let Ok(output) = timeout(grace, work.as_mut()).await {
+            return Some(output);
+        }
+        if moves.load(Ordering::Relaxed) == before {
+            break;
+        }
+    }
+    None
 }

@@ -57,8 +57,8 @@ pub trait Session {
 pub struct Linger {
     /// See [`Session::needs`].
     pub needs: Needs,
-    /// The nanoseconds for which waiting for another event is worthwhile.
-    pub patience: u64,
+    /// True if waiting for another event is worthwhile.
+    pub waits: bool,
 }
 
 /// The address that a connection may be opened to.

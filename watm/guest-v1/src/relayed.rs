@@ -155,7 +155,7 @@ impl<C: Codec> Session for Relaying<C> {
                 ..Needs::default()
             },
             // Data that the application has not written yet will not follow.
-            patience: if needs.network_write { u64::MAX } else { 0 },
+            waits: needs.network_write,
         }
     }
 

@@ -10,7 +10,10 @@ use crate::poll::{self, Woken};
 
 /// The nanoseconds for which a cancelled module still sends data that the application had written:
 /// the host that cancels waits for it.
-const LINGER: u64 = 1_000_000_000;
+const LINGER: u64 = 5_000_000_000;
+
+/// The longest of those without an event. A lost segment is sent again sooner, over most paths.
+const PATIENCE: u64 = 1_000_000_000;
 
 /// Runs a session.
 pub struct Worker<S> {
@@ -53,7 +56,8 @@ impl<S: Session> Worker<S> {
         let mut moved = poll::now();
         loop {
             let linger = self.session.linger();
-            let give_up = moved.saturating_add(linger.patience).min(end);
+            let patience = if linger.waits { PATIENCE } else { 0 };
+            let give_up = moved.saturating_add(patience).min(end);
             let next = self
                 .session
                 .deadline()

@@ -22,9 +22,6 @@ const LOG_LEVEL: Level = Level::Debug;
 /// The time for the other end to close, once both directions are done.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The time that a cancelled connection waits for an answer from the other end.
-const PATIENCE: Duration = Duration::from_millis(250);
-
 /// The reads in one turn while leaving, and their bytes, which are discarded.
 const FAREWELL_READS: usize = 8;
 const FAREWELL_BYTES: usize = 16 << 10;
@@ -184,8 +181,8 @@ impl<T: Transport> Session for Hosting<T> {
     fn linger(&self) -> Linger {
         Linger {
             needs: self.needs(),
-            // The acknowledgement of written data may take several round trips.
-            patience: PATIENCE.as_nanos() as u64,
+            // The other end has still to acknowledge the written data.
+            waits: true,
         }
     }
 
