@@ -12,8 +12,9 @@ use crate::poll::{self, Woken};
 /// the host that cancels waits for it.
 const LINGER: u64 = 5_000_000_000;
 
-/// The longest of those without an event. A lost segment is sent again sooner, over most paths.
-const PATIENCE: u64 = 1_000_000_000;
+/// The longest of those without an event. A segment that is lost twice is sent again sooner, over
+/// most paths.
+const PATIENCE: u64 = 2_000_000_000;
 
 /// Runs a session.
 pub struct Worker<S> {
