@@ -1,3 +1,11 @@
-"""Plugins for all tests: a time limit for each, and skips for missing programs. As root a missing program is a failure."""
+"""Plugins for all tests: a time limit for each, skips for missing programs, and the output of failed ones.
 
-pytest_plugins = ("watm_test_support.coroutines", "watm_test_support.limits", "watm_test_support.needs")
+As root a missing program is a failure.
+"""
+
+pytest_plugins = (
+    "watm_test_support.coroutines",
+    "watm_test_support.limits",
+    "watm_test_support.needs",
+    "watm_test_support.printed",
+)
