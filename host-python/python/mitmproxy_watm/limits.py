@@ -33,4 +33,5 @@ class Limits:
     descriptors: int | None = None
     """Connections that a component has open at once. By default half of the process's descriptors."""
     close_grace: datetime.timedelta | None = None
-    """The time that a module has to deliver the remaining data of a closed connection."""
+    """The time that a module has to deliver the remaining data of a closed connection, and then to end. A WATER module has
+    five times as long for each while it still moves bytes."""
