@@ -159,9 +159,11 @@ of-the-host:
 of-others:
 	$(PARTS) peers test-transports prove-models
 
+# The two take about the same time. Parts that measure time do not run beside the longest, `run-test-readme`.
 run-of-mitmproxy:
+	$(PARTS) run-test-interop
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-pythons
-	$(PARTS) run-test-interop run-test-water
+	$(PARTS) run-test-water run-test-tunnel run-test-upstream
 
 run-of-pythons: $(OLDEST_AND_NEWEST:%=run-of-python-%)
 
@@ -170,8 +172,8 @@ $(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
 	$(PARTS) run-test-python-$*
 
 run-of-programs:
-	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-tunnel run-test-upstream \
-		run-test-proxy run-test-readme run-test-hostile run-test-packaging
+	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-proxy run-test-readme \
+		run-test-hostile run-test-packaging
 
 .PHONY: peers wheels-for-tests
 peers: $(INSTALLED) $(PEERS)
