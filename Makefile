@@ -159,7 +159,7 @@ of-the-host:
 of-others:
 	$(PARTS) peers test-transports prove-models
 
-# The two take about the same time. Parts that measure time do not run beside the longest, `run-test-readme`.
+# The two branches take about the same time. `run-test-interop` measures time, so it runs first, beside short parts.
 run-of-mitmproxy:
 	$(PARTS) run-test-interop
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-pythons
