@@ -45,7 +45,7 @@ impl Connection {
         if segment.ends() {
             self.receiver.note_end(segment.payload_end());
         }
-        if self.receiver.take_end() {
+        if self.receiver.take_end(self.state.may_send(), now) {
             self.state = self.state.closed_there();
         }
         true

@@ -42,7 +42,7 @@ impl AckTimer {
         self.now = true;
     }
 
-    /// Records that bytes arrived in order.
+    /// Records that bytes, or a FIN, arrived in order.
     pub(super) fn arrived(&mut self, now: Instant) {
         self.segments = self.segments.saturating_add(1);
         self.now |= self.segments > TOLERATED;

@@ -163,23 +163,31 @@ impl Receiver {
         Intake::Taken
     }
 
-    /// Remembers the number of a FIN. Its segment is acknowledged, also if it was there before.
+    /// Remembers the number of a FIN. One that is early, or was there before, is acknowledged at
+    /// once.
     pub(crate) fn note_end(&mut self, number: Sequence) {
-        self.acknowledgement.at_once();
+        if self.ended || number != self.next {
+            self.acknowledgement.at_once();
+        }
         if !self.ended && !self.next.is_after(number) {
             self.end.get_or_insert(number);
         }
     }
 
-    /// Takes a FIN once everything before it has arrived. Returns true if it does so now.
-    pub(crate) fn take_end(&mut self) -> bool {
+    /// Takes a FIN once everything before it has arrived. Returns true if it does so now. With
+    /// `answered`, its acknowledgement may wait for the answer of the application, which most often
+    /// closes its direction too.
+    pub(crate) fn take_end(&mut self, answered: bool, now: Instant) -> bool {
         if self.ended || self.end != Some(self.next) {
             return false;
         }
         self.ended = true;
         self.next = self.next.plus(1);
         self.arrivals = None;
-        self.acknowledgement.at_once();
+        match answered {
+            true => self.acknowledgement.arrived(now),
+            false => self.acknowledgement.at_once(),
+        }
         true
     }
 
