@@ -185,18 +185,16 @@ async def start_relay(
         )
 
     native = await in_thread(run)
-    return Relay(native, loop, wake)
+    return Relay(native, wake)
 
 
 class Relay:
     """A running relay, and an asynchronous context manager. Closed when nothing refers to it."""
 
-    def __init__(self, native: _native.Relay, loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
+    def __init__(self, native: _native.Relay, wake: LoopWake) -> None:
         """Called by `start_relay`."""
         self._native = native
-        self._loop = loop
         self._wake = wake
-        self._done: asyncio.Future[None] | None = None
         _relays.add(self)
 
     def getsockname(self) -> tuple[str, int]:
@@ -214,11 +212,7 @@ class Relay:
     async def wait_closed(self) -> None:
         """Wait until that is done, after `close`."""
         while not self._native.closed():
-            if self._done is None or self._done.done():
-                self._done = self._loop.create_future()
-                self._wake.waiters[self._native.closed_key] = self._done
-            if not self._native.closed():
-                await asyncio.shield(self._done)
+            await self._wake.wait(self._native.closed_key)
 
     async def __aenter__(self) -> Self:
         return self
@@ -250,17 +244,11 @@ async def _dial(
 
 async def opened(native: _native.Dial, origin: Origin, stream_class: type[AnyStream] = Stream) -> AnyStream:  # type: ignore[assignment]
     """Returns the stream of a dial in progress. If cancelled, gives the dial up."""
-    wake = origin.wake
     try:
-        while True:
-            waiter = origin.loop.create_future()
-            wake.waiters[native.key] = waiter
-            # Checked after the waiter is in place, so that nothing is missed.
-            if (flow := native.result()) is not None:
-                return stream_class(flow, origin)
-            await waiter
+        while (flow := native.result()) is None:
+            await origin.wake.wait(native.key)
+        return stream_class(flow, origin)
     finally:
-        wake.waiters.pop(native.key, None)
         native.cancel()
 
 

@@ -201,7 +201,6 @@ class Server:
         self._stream_class = stream_class
         self._tasks: set[asyncio.Future[None]] = set()
         self._batch = ACCEPT_BATCH
-        self._done: asyncio.Future[None] | None = None
         _running.add(self)
         origin.wake.callbacks[native.accept_key] = self._accept
         self._accept()
@@ -235,10 +234,7 @@ class Server:
     async def wait_closed(self) -> None:
         """Wait until the port is free, after `close`."""
         while not self._native.closed():
-            if self._done is None or self._done.done():
-                self._done = self._origin.loop.create_future()
-                self._origin.wake.waiters[self._native.closed_key] = self._done
-            await asyncio.shield(self._done)
+            await self._origin.wake.wait(self._native.closed_key)
         _running.discard(self)
 
     def stats(self) -> dict[str, int]:

@@ -175,14 +175,11 @@ class Stream:
                 await asyncio.sleep(0)
                 data = self._read_now(n)
             while data is None:
-                waiter = self._origin.loop.create_future()
-                self._origin.wake.waiters[self._flow.read_key] = waiter
-                await waiter
+                await self._origin.wake.wait(self._flow.read_key)
                 data = self._read_now(n)
             return data
         finally:
             self._reading = False
-            self._origin.wake.waiters.pop(self._flow.read_key, None)
 
     async def _fill(self, caller: str) -> bool:
         """Adds the next bytes to the buffer. Returns False at the end."""
@@ -238,7 +235,7 @@ class Stream:
         was not closed here.
         """
         while not (self._closed or self._origin.closed or self._flow.drained()):
-            await self._wait_to_write()
+            await self._origin.wake.wait(self._flow.drain_key)
 
     def can_write_eof(self) -> bool:
         """Returns True if the connection can be half-closed: TCP can, UDP cannot."""
@@ -286,23 +283,13 @@ class Stream:
     async def wait_closed(self) -> None:
         """Wait until everything queued before `close` has been sent, or the connection has failed."""
         while not (self._origin.closed or self._flow.flushed()):
-            await self._wait_to_write()
-
-    async def _wait_to_write(self) -> None:
-        """Wait for the module to take queued data, for any number of tasks at once."""
-        waiter = self._origin.wake.waiters.get(self._flow.drain_key)
-        if waiter is None:
-            waiter = self._origin.loop.create_future()
-            self._origin.wake.waiters[self._flow.drain_key] = waiter
-        await asyncio.shield(waiter)
+            await self._origin.wake.wait(self._flow.drain_key)
 
     def _end(self) -> None:
         self._closed = self._write_closed = True
         self._buffer.clear()
         for key in (self._flow.read_key, self._flow.drain_key):
-            waiter = self._origin.wake.waiters.pop(key, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+            self._origin.wake.wake(key)
 
     # Facts.
 
