@@ -25,6 +25,10 @@ def ready(wake: LoopWake, *keys: int) -> None:
     asyncio.get_running_loop().call_soon(wake._deliver_batch)
 
 
+async def wait(wake: LoopWake, key: int) -> None:
+    await wake.wait(key)
+
+
 async def rounds(number: int) -> None:
     for _ in range(number):
         await asyncio.sleep(0)
@@ -34,7 +38,7 @@ def test_all_that_wait_for_a_key_continue(loop):
     wake = LoopWake.of(loop)
 
     async def main() -> None:
-        tasks = [asyncio.create_task(wake.wait(key)) for key in (ONE, ONE, OTHER)]
+        tasks = [asyncio.create_task(wait(wake, key)) for key in (ONE, ONE, OTHER)]
         await rounds(2)
         ready(wake, ONE)
         await rounds(2)
@@ -50,14 +54,16 @@ def test_a_cancelled_wait_ends_no_other(loop):
     wake = LoopWake.of(loop)
 
     async def main() -> None:
-        tasks = [asyncio.create_task(wake.wait(ONE)) for _ in range(2)]
-        await rounds(2)
-        assert tasks[0].cancel()
-        await rounds(2)
-        assert tasks[0].cancelled() and not tasks[1].done()
-        ready(wake, ONE)
-        await tasks[1]
-        assert not wake._waiters
+        for cancelled in range(3):
+            tasks = [asyncio.create_task(wait(wake, ONE)) for _ in range(3)]
+            await rounds(2)
+            assert tasks[cancelled].cancel()
+            await rounds(2)
+            assert [task.done() for task in tasks] == [number == cancelled for number in range(3)]
+            ready(wake, ONE)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [result is None for result in results] == [number != cancelled for number in range(3)]
+            assert not wake._waiters
 
     loop.run_until_complete(main())
 
@@ -66,7 +72,7 @@ def test_a_key_that_is_ready_after_the_cancellation_changes_nothing(loop):
     wake = LoopWake.of(loop)
 
     async def main() -> None:
-        task = asyncio.create_task(wake.wait(ONE))
+        task = asyncio.create_task(wait(wake, ONE))
         await rounds(2)
         ready(wake, ONE)
         task.cancel("enough")
@@ -85,7 +91,7 @@ def test_a_wait_may_have_a_time_limit(loop):
             async with asyncio.timeout(0.01):
                 await wake.wait(ONE)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(wake.wait(ONE), 0.01)
+            await asyncio.wait_for(wait(wake, ONE), 0.01)
         assert not wake._waiters
 
     loop.run_until_complete(main())
@@ -95,7 +101,7 @@ def test_a_task_may_wake_another(loop):
     wake = LoopWake.of(loop)
 
     async def main() -> None:
-        task = asyncio.create_task(wake.wait(ONE))
+        task = asyncio.create_task(wait(wake, ONE))
         await rounds(2)
         # Not at once: no task can continue while another runs.
         wake.wake(ONE)
@@ -139,5 +145,5 @@ def test_an_interrupt_in_a_task_delays_no_other(loop):
 def test_another_loop_cannot_wait(loop):
     wake = LoopWake.of(loop)
     with pytest.raises(RuntimeError, match="different loop"):
-        asyncio.run(wake.wait(ONE))
+        asyncio.run(wait(wake, ONE))
     assert not wake._waiters

@@ -28,7 +28,8 @@ class LoopWake:
         self.callbacks: dict[int, Callable[[], None]] = {self.native.log_key: write_logs}
         """Callbacks to call each time a key is ready."""
         self._loop = weakref.ref(loop)
-        self._waiters: dict[int, list[Waiter]] = {}
+        self._waiters: dict[int, Waiter] = {}
+        """The first task that waits for a key, with the next ones."""
         self._ready: deque[int] = deque()
         """Keys that are taken and not delivered."""
 
@@ -44,21 +45,22 @@ class LoopWake:
                 _watch_from_a_thread(loop, wake)
         return wake
 
-    async def wait(self, key: int) -> None:
-        """Wait until a key is ready. Any number of tasks may wait. Check the reason afterwards, and wait again
-        if it is not given."""
-        waiter = Waiter(self._loop())
-        self._waiters.setdefault(key, []).append(waiter)
-        try:
-            await waiter
-        finally:
-            self._forget(key, waiter)
+    def wait(self, key: int) -> "Waiter":
+        """Returns an awaitable that ends when a key is ready. Any number of tasks may wait. Check the reason
+        afterwards, and wait again if it is not given."""
+        return Waiter(self, key)
 
     def wake(self, key: int) -> None:
         """Wakes the tasks that wait for a key, in the next round of the loop."""
+        if key in self._waiters:
+            self.loop().call_soon(self._deliver_one, key)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Returns the loop that this object belongs to."""
         loop = self._loop()
-        if loop is not None and key in self._waiters:
-            loop.call_soon(self._deliver_one, key)
+        if loop is None:
+            raise RuntimeError("the event loop is gone")
+        return loop
 
     def deliver(self) -> None:
         """Continue the tasks that wait for ready keys, and call their callbacks."""
@@ -77,10 +79,14 @@ class LoopWake:
                 asyncio.get_running_loop().call_soon(self._deliver_batch)
 
     def _deliver_one(self, key: int) -> None:
-        waiters = self._waiters.pop(key, None)
-        if waiters is not None:
-            for waiter in waiters:
-                waiter.wake()
+        waiter = self._waiters.pop(key, None)
+        if waiter is not None:
+            # Several tasks seldom wait for one key. An interrupt in the first delays none of the others.
+            other = waiter.next
+            while other is not None:
+                self.loop().call_soon(other.wake)
+                other = other.next
+            waiter.wake()
             return
         callback = self.callbacks.get(key)
         if callback is not None:
@@ -89,33 +95,51 @@ class LoopWake:
             except Exception:
                 logger.exception("a callback failed")
 
-    def _forget(self, key: int, waiter: "Waiter") -> None:
-        waiters = self._waiters.get(key)
-        if waiters is not None and waiter in waiters:
-            waiters.remove(waiter)
-            if not waiters:
-                del self._waiters[key]
+    def add(self, waiter: "Waiter") -> None:
+        """Takes a task that waits, behind those that wait for the same key."""
+        last = self._waiters.setdefault(waiter.key, waiter)
+        while last is not waiter:
+            if last.next is None:
+                last.next = waiter
+            last = last.next
+
+    def forget(self, waiter: "Waiter") -> None:
+        """Forgets a task that no longer waits."""
+        one = self._waiters.pop(waiter.key, None)
+        while one is not None:
+            one.next, following = None, one.next
+            if one is not waiter:
+                self.add(one)
+            one = following
 
 
 class Waiter:
     """A future for one task, which continues inside `wake`.
 
     With a future of asyncio's, a task continues in the next round of the event loop, which costs a system call and
-    a tenth of the time of an echo. A task waits for any object that looks like a future (`asyncio.isfuture`).
+    a tenth of the time of an echo. A task waits for any object that looks like a future (`asyncio.isfuture`). Idle
+    flows have one each, so it is its own iterator, and needs no frame.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_cancelled", "_context", "_loop", "_step")
+    __slots__ = ("_asyncio_future_blocking", "_cancelled", "_context", "_step", "_wake", "key", "next")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._asyncio_future_blocking = False
-        self._loop = loop
+    def __init__(self, wake: LoopWake, key: int) -> None:
+        # The task sets this to False when it begins to wait.
+        self._asyncio_future_blocking = True
+        self._wake = wake
         self._step: Callable[[Waiter], object] | None = None
         self._context: Context | None = None
         self._cancelled = False
+        self.key = key
+        self.next: Waiter | None = None
 
     def __await__(self) -> Generator["Waiter", None, None]:
-        self._asyncio_future_blocking = True
-        yield self
+        return self  # type: ignore[return-value]
+
+    def __next__(self) -> "Waiter":
+        if self._asyncio_future_blocking:
+            return self
+        raise StopIteration
 
     def wake(self) -> None:
         """Continues the task, unless it was cancelled. Only the event loop may call it, outside of any task."""
@@ -125,21 +149,23 @@ class Waiter:
 
     # The task calls these.
 
-    def get_loop(self) -> asyncio.AbstractEventLoop | None:
+    def get_loop(self) -> asyncio.AbstractEventLoop:
         """Returns the loop that the task must run in."""
-        return self._loop
+        return self._wake.loop()
 
     def add_done_callback(self, step: Callable[["Waiter"], object], *, context: Context) -> None:
         """Takes the function that continues the task."""
         self._step, self._context = step, context
+        self._wake.add(self)
 
     def cancel(self, msg: object = None) -> bool:
         """Ends the wait with a `CancelledError`, in the next round of the loop. Returns False if it has ended."""
         step, self._step = self._step, None
-        if step is None or self._loop is None:
+        if step is None:
             return False
         self._cancelled = True
-        self._loop.call_soon(step, self, context=self._context)
+        self._wake.forget(self)
+        self._wake.loop().call_soon(step, self, context=self._context)
         return True
 
     def result(self) -> None:
