@@ -34,6 +34,29 @@ async def rounds(number: int) -> None:
         await asyncio.sleep(0)
 
 
+def test_a_task_continues_inside_the_delivery(loop):
+    wake = LoopWake.of(loop)
+    order = []
+
+    async def waits() -> None:
+        await wake.wait(ONE)
+        order.append("task")
+
+    def deliver() -> None:
+        wake._ready.append(ONE)
+        wake._deliver_batch()
+        order.append("delivered")
+
+    async def main() -> None:
+        task = asyncio.create_task(waits())
+        await rounds(2)
+        loop.call_soon(deliver)
+        await task
+
+    loop.run_until_complete(main())
+    assert order == ["task", "delivered"]
+
+
 def test_all_that_wait_for_a_key_continue(loop):
     wake = LoopWake.of(loop)
 
