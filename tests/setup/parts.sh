@@ -5,7 +5,7 @@ set -eu
 
 # `make -n` runs this script too, to show the commands.
 flags=${MAKEFLAGS-}
-case ${flags% *} in -*) ;; *n*) exec ${MAKE:-make} --no-print-directory "$@" ;; esac
+case ${flags%% *} in -*) ;; *n*) exec ${MAKE:-make} --no-print-directory "$@" ;; esac
 
 for target in "$@"; do
     begin=$SECONDS status=0

@@ -6,7 +6,7 @@ set -u
 
 # `make -n` runs this script too, to show the commands.
 flags=${MAKEFLAGS-}
-case ${flags% *} in -*) ;; *n*) exec "$@" ;; esac
+case ${flags%% *} in -*) ;; *n*) exec "$@" ;; esac
 
 mkdir -p build
 : >build/parts

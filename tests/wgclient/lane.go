@@ -101,7 +101,7 @@ func (l *lane) accept(route *route, packet []byte, now time.Time) {
 }
 
 // bottleneck returns when a datagram has passed the bottleneck, and false if the queue in front of it
-// is full. The queue holds a round trip of the path, and 20 ms.
+// is full.
 func (l *lane) bottleneck(size int, now time.Time) (time.Time, bool) {
 	if l.conditions.Mbits == 0 {
 		return now, true
@@ -109,7 +109,11 @@ func (l *lane) bottleneck(size int, now time.Time) (time.Time, bool) {
 	if l.free.Before(now) {
 		l.free = now
 	}
-	if l.free.Sub(now) > l.conditions.RoundTrip+20*time.Millisecond {
+	longest := l.conditions.Queue
+	if longest == 0 {
+		longest = l.conditions.RoundTrip + 20*time.Millisecond
+	}
+	if l.free.Sub(now) > longest {
 		return now, false
 	}
 	l.free = l.free.Add(time.Duration(float64(size) * 8e3 / l.conditions.Mbits))

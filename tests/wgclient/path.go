@@ -34,6 +34,7 @@ type conditions struct {
 	Loss       float64       `json:"loss"`
 	Burst      float64       `json:"burst"`
 	Mbits      float64       `json:"mbits"`
+	Queue      time.Duration `json:"queue"`
 	Jitter     jitter        `json:"jitter"`
 	Reordering bool          `json:"reordering"`
 	Overtaking float64       `json:"overtaking"`
@@ -53,6 +54,7 @@ func (c *conditions) flags(set *flag.FlagSet) {
 	set.Float64Var(&c.Loss, "lost", c.Loss, "share of datagrams that are lost, each way, 0 to 1")
 	set.Float64Var(&c.Burst, "burst", c.Burst, "mean number of datagrams in a row that are lost; up to 1: each by itself")
 	set.Float64Var(&c.Mbits, "mbits", c.Mbits, "highest rate each way, in Mbit/s of UDP payload; 0: no bound")
+	set.DurationVar(&c.Queue, "queue", c.Queue, "longest wait for that rate, after which datagrams are lost; 0: a round trip and 20 ms")
 	set.TextVar(&c.Jitter, "jitter", c.Jitter, "extra delay of each datagram, each way: 2ms-20ms at random, 1ms,8ms by turns; 0: none")
 	set.BoolVar(&c.Reordering, "reordering", c.Reordering, "let datagrams with a shorter delay overtake others")
 	set.Float64Var(&c.Overtaking, "overtaking", c.Overtaking, "share of datagrams that have no delay and overtake all others, 0 to 1")
