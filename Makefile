@@ -49,10 +49,13 @@ WITHOUT_PROGRAMS = $(if $(filter quick,$(PROFILE)),--no-default-features)
 SOCKS5 ?= 127.0.0.1:1080
 HTTP ?= 127.0.0.1:8080
 .PHONY: tunnel
-tunnel: module-wireguard
-	cargo build --profile quick --locked $(SHARED) -p watm --bin watm
+tunnel: module-wireguard program-of-tunnel
 	WATM_MODULES=watm/target/modules target/quick/watm tunnel --unsealed $(CONF) \
 		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)
+
+.PHONY: program-of-tunnel
+program-of-tunnel:
+	cargo build --profile quick --locked $(SHARED) -p watm --bin watm
 
 # The targets for users, each with the pages that tell more.
 .PHONY: help
@@ -139,19 +142,19 @@ HOURS ?= 1000
 soak-network:
 	cd watm && NETWORK_HOURS=$(HOURS) cargo test --release --locked -p watm-netstack --test bad_networks
 
-# Two parts run at a time, first builds and then tests, because each waits at times for the network or for a single
-# thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not build
-# the same file. Without root, tests that need it are skipped, and listed at the end.
+# Two or three parts run at a time, first builds and then tests, because each waits at times for the network or for a
+# single thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not
+# build the same file. Without root, tests that need it are skipped, and listed at the end.
 test:
 	+tests/setup/summary.sh $(MAKE) --no-print-directory run-test
 
 PARTS := +MAKE="$(MAKE)" tests/setup/parts.sh
 
-.PHONY: run-test of-the-host of-others run-of-mitmproxy run-of-pythons run-of-programs
+.PHONY: run-test of-the-host of-others run-of-mitmproxy run-of-pythons run-of-programs run-of-readme
 run-test: setup
 	$(MAKE) --no-print-directory -j2 --output-sync=line of-the-host of-others
 	$(PARTS) test-structure test-conformance test-guest water-programs wheels-for-tests
-	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-mitmproxy run-of-programs
+	$(MAKE) --no-print-directory -j3 --output-sync=target run-of-mitmproxy run-of-programs run-of-readme
 
 of-the-host:
 	$(PARTS) deny test-runtime
@@ -172,8 +175,17 @@ $(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
 	$(PARTS) run-test-python-$*
 
 run-of-programs:
-	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-proxy run-test-readme \
-		run-test-hostile run-test-packaging
+	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-proxy run-test-hostile \
+		run-test-packaging run-test-readme
+
+# The programs of `make run` and `make tunnel`, which `run-test-readme` runs. Their build has the lowest priority, beside
+# tests that mostly wait.
+run-of-readme:
+	$(PARTS) builds-for-readme
+
+.PHONY: builds-for-readme
+builds-for-readme:
+	nice -n 19 $(MAKE) --no-print-directory PROFILE=quick built-sealer runtime-to-run program-of-tunnel
 
 .PHONY: peers wheels-for-tests
 peers: $(INSTALLED) $(PEERS)
