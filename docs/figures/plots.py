@@ -287,15 +287,18 @@ def of_fairness(run: Path, published: dict[str, Any]) -> dict[str, Any]:
     """The study of a run of `make bench-fairness`."""
     taken = json.loads(run.read_text())
     firsts = {"watm": "WATM", "watm, BBR": "WATM, BBR", "kernel": "kernel, CUBIC"}
-    cells: dict[tuple[str, str], dict[str, str]] = {}
+    cells: dict[tuple[int, int, str], dict[str, str]] = {}
     for row in taken["rows"]:
         beside = " and ".join(control.upper() for control in row["beside"])
-        cells.setdefault((row["round_trip"].replace("ms", " ms"), beside), {})[row["first"]] = row["spread"]
+        cells.setdefault((row["round_trip"], row["queue"], beside), {})[row["first"]] = row["spread"]
     rounds = max(len(row["mbits"]) for row in taken["rows"])
+    seconds = taken["environment"]["seconds"]
     return published | _environment(run, taken["environment"]) | {
-        "method": f"medians and ranges of {rounds} rounds, in turns; the share of the connection, where 1 is fair",
-        "columns": ["path", "beside the kernel's", *firsts.values()],
-        "rows": [[trip, beside, *(by[first] for first in firsts)] for (trip, beside), by in cells.items()],
+        "method": f"medians and ranges of {rounds} rounds of {seconds} s, in turns; the share of the connection, where 1 is fair",
+        "columns": ["round trip, queue", "beside the kernel's", *firsts.values()],
+        "rows": [
+            [f"{trip} ms, {queue} ms", beside, *(by[first] for first in firsts)] for (trip, queue, beside), by in cells.items()
+        ],
     }
 
 

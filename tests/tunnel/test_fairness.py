@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from .bench.clients import OURS, OURS_BBR
-from .bench.fairness import ROUND_TRIPS, Bottleneck, bottleneck
+from .bench.fairness import Bottleneck, Link, bottleneck
 
-SECONDS = 4
+LINK = Link(round_trip=20, queue=40)
+SECONDS = WARM = 4
 # The bounds of the module's share; 1 is fair. A sender that backs off at every loss, or at none, gets
 # nearly nothing or nearly all.
 LEAST, MOST = 0.4, 1.6
@@ -25,7 +26,7 @@ def shared() -> Iterator[Bottleneck]:
 def test_neither_starves_the_other(shared: Bottleneck, first: str, control: str) -> None:
     taken = []
     for _ in range(TRIES):
-        taken.append(shared.take(first, [control], ROUND_TRIPS[0], SECONDS))
+        taken.append(shared.take(first, [control], LINK, SECONDS, WARM))
         if LEAST < taken[-1].share < MOST:
             return
     pytest.fail(f"the share: {[one.share for one in taken]}")

@@ -5,6 +5,10 @@ All upload to the same wireguard-go through one emulated path, whose rate and qu
 kernel's connections use CUBIC and BBR, and go through an interface of wireguard-go. The module's go
 through `watm dial`, with CUBIC or BBR. Beside them, a connection of the kernel takes the same place.
 Prints JSON with the machine and the commit. A share of 1 is what all would have if they had the same.
+
+A share depends on the queue in front of the bottleneck: in one that holds less than two round trips,
+BBR's first version leaves little to whoever takes losses for congestion (Ware et al., "Modeling BBR's
+Interactions with Loss-Based Congestion Control", IMC 2019).
 """
 
 import argparse
@@ -12,11 +16,13 @@ import contextlib
 import itertools
 import json
 import pathlib
+import queue
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from watm_test_support import machine
@@ -29,13 +35,23 @@ from .clients import INSIDE, KERNEL, OURS, OURS_BBR, SERVER_PORT, Client, client
 # A port for each connection at once.
 PORTS = (5201, 5202, 5203)
 MBITS = 20
-ROUND_TRIPS = ("20ms", "100ms")
+
+
+@dataclass(frozen=True)
+class Link:
+    """The delay both ways together, and the longest wait in the queue, in milliseconds."""
+
+    round_trip: int
+    queue: int
+
+
+LINKS = tuple(Link(round_trip, round_trip * queues) for round_trip in (20, 100) for queues in (1, 2))
 # Congestion controls of the kernel's connections beside the first one.
 MIXES = (("cubic",), ("bbr",), ("cubic", "bbr"))
 # The connections whose share is measured. The kernel's has CUBIC.
 FIRSTS = (KERNEL, OURS, OURS_BBR)
-# Seconds of warm-up, in which all find their rate.
-WARM = 4
+# Seconds of warm-up, in which all find their rate: BBR looks for the round trip once in ten seconds.
+WARM = 10
 # Seconds after the measurement for an upload to end.
 PATIENCE = 20
 
@@ -58,20 +74,20 @@ class Bottleneck:
     def __init__(self, near: Space, far: Space, between: Path, clients: dict[str, Client]) -> None:
         self._near, self._far, self._between, self._clients = near, far, between, clients
 
-    def take(self, first: str, beside: Sequence[str], round_trip: str, seconds: int) -> Shares:
+    def take(self, first: str, beside: Sequence[str], link: Link, seconds: int, warm: int = WARM) -> Shares:
         """Measures the rates of an upload of this kind and of simultaneous ones of the kernel."""
-        # The queue in front of the bottleneck holds a round trip and 20 ms.
-        self._between.change("--round-trip", round_trip, "--mbits", str(MBITS))
+        times = ("--round-trip", f"{link.round_trip}ms", "--queue", f"{link.queue}ms")
+        self._between.change(*times, "--mbits", str(MBITS))
         clients = [self._clients[first], *(replace(self._clients[KERNEL], port=port) for port in PORTS[1:])]
         with contextlib.ExitStack() as stack:
             for port in PORTS[: len(beside) + 1]:
                 # A server of the last measurement may still wait for its end.
                 stack.enter_context(running(self._far, "iperf3", "-s", "-J", "-p", port, listens=port))
             uploads = [
-                stack.enter_context(_upload(self._near, one, control, seconds))
+                stack.enter_context(_upload(self._near, one, control, seconds, warm))
                 for one, control in zip(clients, ("cubic", *beside), strict=False)
             ]
-            return Shares(tuple(_arrived(upload, seconds) for upload in uploads))
+            return Shares(tuple(_arrived(upload, warm + seconds) for upload in uploads))
 
 
 @contextlib.contextmanager
@@ -91,8 +107,8 @@ def bottleneck() -> Iterator[Bottleneck]:
 
 
 @contextlib.contextmanager
-def _upload(near: Space, one: Client, control: str, seconds: int) -> Iterator[subprocess.Popen]:
-    command = ["iperf3", "-c", one.host, "-p", str(one.port), "-t", str(seconds), "-O", str(WARM), "-J"]
+def _upload(near: Space, one: Client, control: str, seconds: int, warm: int) -> Iterator[subprocess.Popen]:
+    command = ["iperf3", "-c", one.host, "-p", str(one.port), "-t", str(seconds), "-O", str(warm), "-J"]
     if one.process is None:
         command += ["-C", control]
     process = subprocess.Popen(near.command(*command, "--get-server-output"), stdout=subprocess.PIPE, text=True)
@@ -105,7 +121,7 @@ def _upload(near: Space, one: Client, control: str, seconds: int) -> Iterator[su
 
 def _arrived(upload: subprocess.Popen, seconds: int) -> float:
     """Returns the rate in Mbit/s at which the server read after the warm-up."""
-    output, _ = upload.communicate(timeout=WARM + seconds + PATIENCE)
+    output, _ = upload.communicate(timeout=seconds + PATIENCE)
     result = json.loads(output)
     assert "error" not in result, result["error"]
     return result["server_output_json"]["end"]["sum_received"]["bits_per_second"] / 1e6
@@ -114,29 +130,42 @@ def _arrived(upload: subprocess.Popen, seconds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench-fairness", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="each has every case once (%(default)s)")
-    parser.add_argument("--seconds", type=int, default=20, help="of each measurement (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=40, help="of each measurement (%(default)s)")
+    parser.add_argument("--at-once", type=int, default=1, help="bottlenecks that are measured at a time (%(default)s)")
     options = parser.parse_args()
-    taken: dict[tuple[str, tuple[str, ...], str], list[Shares]] = {}
-    with bottleneck() as shared:
-        cases = list(itertools.product(FIRSTS, MIXES, ROUND_TRIPS))
+    taken: dict[tuple[str, tuple[str, ...], Link], list[Shares]] = {}
+    free: queue.SimpleQueue[Bottleneck] = queue.SimpleQueue()
+
+    def take(case: tuple[str, tuple[str, ...], Link]) -> None:
+        first, mix, link = case
+        shared = free.get()
+        one = shared.take(first, mix, link, options.seconds)
+        free.put(shared)
+        taken.setdefault(case, []).append(one)
+        rates = ", ".join(f"{rate:.1f}" for rate in one.mbits)
+        print(f"{link}: {first} beside {' and '.join(mix)}: {rates} Mbit/s", file=sys.stderr, flush=True)
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(options.at_once):
+            free.put(stack.enter_context(bottleneck()))
+        workers = stack.enter_context(ThreadPoolExecutor(options.at_once))
+        cases = list(itertools.product(FIRSTS, MIXES, LINKS))
         for number in range(options.rounds):
-            for first, mix, round_trip in machine.turns(cases, number):
-                one = shared.take(first, mix, round_trip, options.seconds)
-                taken.setdefault((first, mix, round_trip), []).append(one)
-                rates = ", ".join(f"{rate:.1f}" for rate in one.mbits)
-                print(f"{round_trip}: {first} beside {' and '.join(mix)}: {rates} Mbit/s", file=sys.stderr, flush=True)
+            list(workers.map(take, machine.turns(cases, number)))
     rows = [
         {
-            "round_trip": round_trip,
+            "round_trip": link.round_trip,
+            "queue": link.queue,
             "first": first,
             "beside": list(mix),
             "share": round(statistics.median(one.share for one in all_), 2),
             "spread": machine.spread([one.share for one in all_], 2),
             "mbits": [one.mbits for one in all_],
         }
-        for (first, mix, round_trip), all_ in taken.items()
+        for (first, mix, link), all_ in sorted(taken.items(), key=lambda item: cases.index(item[0]))
     ]
-    print(json.dumps({"environment": machine.described(), "mbits": MBITS, "rows": rows}, indent=1))
+    described = machine.described() | {"at_once": options.at_once, "seconds": options.seconds}
+    print(json.dumps({"environment": described, "mbits": MBITS, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":
