@@ -619,8 +619,11 @@ def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
     signer.run("watm trust root.watm", "root +[0-9a-f]{64}")
     build, component, inspect, copy, listen = (
         signer.here(next(c for c in commands() if c.startswith(begin)))
-        for begin in ("cargo build --release --target", "cargo run --locked", "watm inspect own", "cp own", "watm listen --unsealed service")
-    )
+        for begin in (
+            "cargo build --release --target wasm32-unknown-unknown", "cargo run --locked", "watm inspect own", "cp own",
+            "watm listen --unsealed service",
+        )
+    )  # fmt: skip
     run = {"shell": True, "cwd": ROOT, "env": environment(tmp_path), "check": True, "timeout": BUILD}
     for command in (build, component, inspect, copy):
         subprocess.run(command, **run)
