@@ -49,13 +49,11 @@ WITHOUT_PROGRAMS = $(if $(filter quick,$(PROFILE)),--no-default-features)
 SOCKS5 ?= 127.0.0.1:1080
 HTTP ?= 127.0.0.1:8080
 .PHONY: tunnel
-tunnel: module-wireguard program-of-tunnel
-	WATM_MODULES=watm/target/modules target/quick/watm tunnel --unsealed $(CONF) \
+tunnel: PROFILE := quick
+tunnel: module-wireguard
+	cargo build --profile $(PROFILE) --locked $(SHARED) -p watm --bin watm
+	WATM_MODULES=watm/target/modules target/$(PROFILE)/watm tunnel --unsealed $(CONF) \
 		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)
-
-.PHONY: program-of-tunnel
-program-of-tunnel:
-	cargo build --profile quick --locked $(SHARED) -p watm --bin watm
 
 # The targets for users, each with the pages that tell more.
 .PHONY: help
@@ -101,7 +99,7 @@ run-stage-runtime: built-sealer
 
 .PHONY: runtime-to-run
 runtime-to-run:
-	cargo build --profile quick --locked -q $(SHARED) $(WITHOUT_PROGRAMS)
+	cargo build --profile $(PROFILE) --locked -q $(SHARED) $(WITHOUT_PROGRAMS)
 
 run-stage-wheel: run-stage-module run-stage-runtime
 	$(STAGE) 'the Python package' $(MAKE) --no-print-directory sealed-wheel-to-run
@@ -142,19 +140,19 @@ HOURS ?= 1000
 soak-network:
 	cd watm && NETWORK_HOURS=$(HOURS) cargo test --release --locked -p watm-netstack --test bad_networks
 
-# Two or three parts run at a time, first builds and then tests, because each waits at times for the network or for a
-# single thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not
-# build the same file. Without root, tests that need it are skipped, and listed at the end.
+# Two parts run at a time, first builds and then tests, because each waits at times for the network or for a single
+# thread of the compiler. The requirements of the targets `run-…` are built before, so that parallel parts do not build
+# the same file. Without root, tests that need it are skipped, and listed at the end.
 test:
 	+tests/setup/summary.sh $(MAKE) --no-print-directory run-test
 
 PARTS := +MAKE="$(MAKE)" tests/setup/parts.sh
 
-.PHONY: run-test of-the-host of-others run-of-mitmproxy run-of-pythons run-of-programs run-of-readme
+.PHONY: run-test of-the-host of-others run-of-mitmproxy run-of-pythons run-of-programs
 run-test: setup
 	$(MAKE) --no-print-directory -j2 --output-sync=line of-the-host of-others
 	$(PARTS) test-structure test-conformance test-guest water-programs wheels-for-tests
-	$(MAKE) --no-print-directory -j3 --output-sync=target run-of-mitmproxy run-of-programs run-of-readme
+	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-mitmproxy run-of-programs
 
 of-the-host:
 	$(PARTS) deny test-runtime
@@ -177,15 +175,6 @@ $(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
 run-of-programs:
 	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-proxy run-test-hostile \
 		run-test-packaging run-test-readme
-
-# The programs of `make run` and `make tunnel`, which `run-test-readme` runs. Their build has the lowest priority, beside
-# tests that mostly wait.
-run-of-readme:
-	$(PARTS) builds-for-readme
-
-.PHONY: builds-for-readme
-builds-for-readme:
-	nice -n 19 $(MAKE) --no-print-directory PROFILE=quick built-sealer runtime-to-run program-of-tunnel
 
 .PHONY: peers wheels-for-tests
 peers: $(INSTALLED) $(PEERS)
@@ -376,6 +365,7 @@ test-tls-transport: setup tls-programs
 test-runtime: modules test-guest
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo clippy --release --locked $(SHARED) --no-default-features -- -D warnings
 	cargo test --release --locked --workspace --no-run
 	$(BOUNDED) cargo test --release --locked --workspace
 

@@ -39,6 +39,8 @@ BUILD, START, STOP = 1800, 60, 30
 # Tests that build need this limit.
 pytestmark = pytest.mark.limit(2 * BUILD)
 
+# `make run` and `make tunnel` have a profile of their own, which is sooner built. Here, most of this one exists.
+BUILT = "PROFILE=release"
 MESSAGES = ("--messages=20", "--size=1000")
 LISTENING = r"WireGuard server listening at"
 
@@ -129,7 +131,7 @@ def with_keys(text: str, private_key: str, public_key: str) -> str:
 @pytest.mark.parametrize("ui", ["web", "dump", "console"])
 def test_make_run_shows_the_client_configuration_and_its_qr_code(ui, tmp_path):
     assert "make run" in commands()
-    with terminal(f"make run UI={ui} PORT={free_port()}", tmp_path) as child:
+    with terminal(f"make run UI={ui} PORT={free_port()} {BUILT}", tmp_path) as child:
         if ui == "console":
             # The event log shows the configuration, and the status bar the mode.
             child.expect("watm:wireguard", timeout=BUILD)
@@ -738,7 +740,7 @@ def test_tunnels_come_up(begin, tunnel_file, tmp_path):
         run = {"shell": True, "env": environment(tmp_path), "check": True, "timeout": START}
         return subprocess.run(command, **run, capture_output=True, text=True).stdout
 
-    command = f"{here(command)} SOCKS5={socks} HTTP={http}" if made else f"exec {here(command)}"
+    command = f"{here(command)} SOCKS5={socks} HTTP={http} {BUILT}" if made else f"exec {here(command)}"
     with terminal(command, tmp_path) as tunnel:
         tunnel.expect(f"listening on .*{socks}", timeout=BUILD)
         assert fetch(here(curl)) == "inside"

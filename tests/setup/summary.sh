@@ -19,7 +19,7 @@ if command -v dpkg-query >/dev/null; then
     awk '!/^#/ { print $2 }' tests/setup/packages | sort -u | xargs dpkg-query -W >build/packages 2>/dev/null
 fi
 echo
-echo "parts, of which two or three run side by side:"
+echo "parts, of which two run side by side:"
 cat build/parts
 printf '%6d s  in all\n' $((SECONDS - begin))
 if [ -s build/skipped ]; then
