@@ -362,6 +362,7 @@ test-tls-transport: setup tls-programs
 	$(TLS_CARGO) test --locked --workspace --no-run
 	cd watm/tls && CARGO_TARGET_DIR=$(abspath $(TLS)) $(BOUNDED) cargo test --locked --workspace
 
+# The second clippy checks the features that `make run` builds.
 test-runtime: modules test-guest
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings

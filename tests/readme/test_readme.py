@@ -39,7 +39,7 @@ BUILD, START, STOP = 1800, 60, 30
 # Tests that build need this limit.
 pytestmark = pytest.mark.limit(2 * BUILD)
 
-# `make run` and `make tunnel` have a profile of their own, which is sooner built. Here, most of this one exists.
+# The profile of the other tests. In their own profile, `make run` and `make tunnel` would compile the whole host again.
 BUILT = "PROFILE=release"
 MESSAGES = ("--messages=20", "--size=1000")
 LISTENING = r"WireGuard server listening at"

@@ -6,9 +6,10 @@ kernel's connections use CUBIC and BBR, and go through an interface of wireguard
 through `watm dial`, with CUBIC or BBR. Beside them, a connection of the kernel takes the same place.
 Prints JSON with the machine and the commit. A share of 1 is what all would have if they had the same.
 
-A share depends on the queue in front of the bottleneck: in one that holds less than two round trips,
-BBR's first version leaves little to whoever takes losses for congestion (Ware et al., "Modeling BBR's
-Interactions with Loss-Based Congestion Control", IMC 2019).
+A share depends on the queue in front of the bottleneck. BBR's first version keeps up to two
+bandwidth-delay products in flight and ignores losses, so it leaves little to others where the queue
+is short. Ware et al. model this in "Modeling BBR's Interactions with Loss-Based Congestion Control"
+(IMC 2019).
 """
 
 import argparse
@@ -134,13 +135,16 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="bottlenecks that are measured at a time (%(default)s)")
     options = parser.parse_args()
     taken: dict[tuple[str, tuple[str, ...], Link], list[Shares]] = {}
+    described = machine.described() | {"at_once": options.at_once, "seconds": options.seconds}
     free: queue.SimpleQueue[Bottleneck] = queue.SimpleQueue()
 
     def take(case: tuple[str, tuple[str, ...], Link]) -> None:
         first, mix, link = case
         shared = free.get()
-        one = shared.take(first, mix, link, options.seconds)
-        free.put(shared)
+        try:
+            one = shared.take(first, mix, link, options.seconds)
+        finally:
+            free.put(shared)
         taken.setdefault(case, []).append(one)
         rates = ", ".join(f"{rate:.1f}" for rate in one.mbits)
         print(f"{link}: {first} beside {' and '.join(mix)}: {rates} Mbit/s", file=sys.stderr, flush=True)
@@ -164,7 +168,6 @@ def main() -> None:
         }
         for (first, mix, link), all_ in sorted(taken.items(), key=lambda item: cases.index(item[0]))
     ]
-    described = machine.described() | {"at_once": options.at_once, "seconds": options.seconds}
     print(json.dumps({"environment": described, "mbits": MBITS, "rows": rows}, indent=1))
 
 
