@@ -1,8 +1,11 @@
 """The module's TCP on a bottleneck that it shares with the kernel's: a sample of `make bench-fairness`."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
+
+from watm_test_support.paths import HOST, path
 
 from .bench.clients import OURS, OURS_BBR
 from .bench.fairness import Bottleneck, Link, bottleneck
@@ -30,3 +33,21 @@ def test_neither_starves_the_other(shared: Bottleneck, first: str, control: str)
         if LEAST < taken[-1].share < MOST:
             return
     pytest.fail(f"the share: {[one.share for one in taken]}")
+
+
+def test_the_queue_of_a_bottleneck_has_the_given_length() -> None:
+    size, mbits, queue = 1000, 1, 0.1
+    fits = queue * mbits * 1e6 / 8 / size
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near:
+        far.bind((HOST, 0))
+        far.settimeout(1)
+        with path(far.getsockname()[1], "--mbits", str(mbits), "--queue", f"{queue}s") as between:
+            for _ in range(8 * round(fits)):
+                near.sendto(bytes(size), (HOST, between.port))
+            arrived = 0
+            try:
+                while far.recv(2 * size):
+                    arrived += 1
+            except TimeoutError:
+                pass
+    assert fits <= arrived <= fits + 4
