@@ -7,7 +7,7 @@ use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, Ipv6Packet, checksum
 use crate::counters::Counters;
 use crate::hash::Keyed;
 use crate::io::Io;
-use crate::ip::{self, Packet, Problem, Sender};
+use crate::ip::{self, Expired, LEAST_MTU_V6, Packet, Path, Problem, Sender};
 use crate::limit::Limiter;
 use crate::{PacketSink, PeerId};
 
@@ -21,7 +21,7 @@ const ERRORS_PER_SECOND: u32 = 10;
 const QUOTE_V4: usize = 576 - ip::V4_HEADER - 8;
 /// The bytes that an ICMPv6 error repeats, which fills the smallest MTU of IPv6 (RFC 4443 section
 /// 2.4 c).
-const QUOTE_V6: usize = 1280 - ip::V6_HEADER - 8;
+const QUOTE_V6: usize = LEAST_MTU_V6 - ip::V6_HEADER - 8;
 
 /// The missing destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,9 @@ impl Icmp {
             return;
         }
         let addresses = (packet.destination, packet.source);
-        sender.send(peer, sink, addresses, packet.protocol, |out| {
+        // The reply has the service of the request (RFC 1122 section 3.2.2.6).
+        let path = Path::of_message(packet.source, packet.service());
+        sender.send(path, peer, sink, addresses, packet.protocol, |out| {
             let start = out.len();
             out.extend_from_slice(&[reply, 0, 0, 0]);
             out.extend_from_slice(&message[4..]);
@@ -121,7 +123,7 @@ impl Icmp {
     ) {
         let header = Ipv6Packet::new_unchecked(packet);
         let whole = &packet[..header.total_len()];
-        if ip::may_be_error(whole) {
+        if may_be_error(whole) {
             return;
         }
         let error = Error {
@@ -132,6 +134,32 @@ impl Icmp {
             ends: (header.src_addr().into(), header.dst_addr().into()),
         };
         self.send(peer, &error, sender, io, counters);
+    }
+
+    /// Report a packet whose fragments did not arrive in time to its source (RFC 792, RFC 4443
+    /// section 3.3). Nobody is told without the first fragment.
+    pub(crate) fn expired(
+        &mut self,
+        expired: &Expired,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) {
+        let whole = &expired.head[..];
+        if whole.is_empty() || may_be_error(whole) {
+            return;
+        }
+        let error = Error {
+            kind: match expired.ends.0 {
+                IpAddr::V4(_) => 11,
+                IpAddr::V6(_) => 3,
+            },
+            code: 1,
+            field: 0,
+            whole,
+            ends: expired.ends,
+        };
+        self.send(expired.peer, &error, sender, io, counters);
     }
 
     fn send(
@@ -152,7 +180,8 @@ impl Icmp {
             IpAddr::V6(_) => (ip::ICMPV6, QUOTE_V6),
         };
         let addresses = (destination, source);
-        sender.send(peer, io.sink, addresses, protocol, |out| {
+        let path = Path::of_message(source, 0);
+        sender.send(path, peer, io.sink, addresses, protocol, |out| {
             let start = out.len();
             out.extend_from_slice(&[error.kind, error.code, 0, 0]);
             out.extend_from_slice(&error.field.to_be_bytes());
@@ -172,6 +201,20 @@ struct Error<'a> {
     whole: &'a [u8],
     /// The source and destination of the packet.
     ends: (IpAddr, IpAddr),
+}
+
+/// Returns true if a packet with valid headers may be an ICMP error, which no error must answer
+/// (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e).
+fn may_be_error(packet: &[u8]) -> bool {
+    if packet[0] >> 4 == 6 {
+        return ip::may_be_error(packet);
+    }
+    let message = &packet[usize::from(packet[0] & 15) * 4..];
+    // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+    packet[9] == ip::ICMP
+        && message
+            .first()
+            .is_none_or(|kind| matches!(kind, 3..=5 | 11 | 12))
 }
 
 /// Returns true if the checksum is right.

@@ -70,7 +70,11 @@ fn fate_v4(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
 
 fn fate_v6(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
     Some(match (kind, code) {
-        (2, _) => Fate::TooBig(u32::from_be_bytes(field) as usize),
+        // A value that no path has is discarded (RFC 8201 section 4).
+        (2, _) => match u32::from_be_bytes(field) as usize {
+            mtu @ ip::LEAST_MTU_V6.. => Fate::TooBig(mtu),
+            _ => return None,
+        },
         // Prohibited, port unreachable, failed policy, rejected route.
         (1, 1 | 4 | 5 | 6) => Fate::Unreachable(ErrorCode::ConnectionRefused),
         (1, 0 | 2 | 3) => Fate::Unreachable(ErrorCode::RemoteUnreachable),
@@ -96,14 +100,22 @@ fn ends_v4(quoted: &[u8]) -> Option<(u8, Ends)> {
 /// The ends, with the protocol.
 fn ends_v6(quoted: &[u8]) -> Option<(u8, Ends)> {
     let header = quoted.get(..ip::V6_HEADER)?;
-    // The stack's own packets have no extension headers, unless they are fragments.
     if header[0] >> 4 != 6 {
         return None;
     }
+    // The stack's own packets have no extension headers, unless they are fragments.
+    let (protocol, message) = match (header[6], &quoted[ip::V6_HEADER..]) {
+        (ip::FRAGMENT, [protocol, _, high, low, _, _, _, _, message @ ..])
+            if [*high, low & !7] == [0, 0] =>
+        {
+            (*protocol, message)
+        }
+        (protocol, message) => (protocol, message),
+    };
     let address =
         |at: usize| IpAddr::from(<[u8; 16]>::try_from(&header[at..at + 16]).expect("sixteen"));
-    let ends = ends(address(8), address(24), &quoted[ip::V6_HEADER..])?;
-    Some((header[6], ends))
+    let ends = ends(address(8), address(24), message)?;
+    Some((protocol, ends))
 }
 
 fn ends(from: IpAddr, to: IpAddr, segment: &[u8]) -> Option<Ends> {

@@ -289,11 +289,15 @@ impl Netstack {
     }
 
     /// Do the work that is due by [`Host::now`].
-    pub fn handle_timeouts(&mut self, host: &mut dyn Host, _: &mut dyn PacketSink) {
-        let now = host.now();
-        self.tcp.expire(now, &mut self.counters);
-        self.udp.expire(now, &mut self.counters);
-        self.counters.fragments_expired += self.reassembly.expire(now);
+    pub fn handle_timeouts(&mut self, host: &mut dyn Host, sink: &mut dyn PacketSink) {
+        let io = &mut Io::new(host, sink, self.labels);
+        let counters = &mut self.counters;
+        self.tcp.expire(io.now, counters);
+        self.udp.expire(io.now, counters);
+        while let Some(expired) = self.reassembly.expire(io.now) {
+            counters.fragments_expired += 1;
+            self.icmp.expired(&expired, &mut self.sender, io, counters);
+        }
     }
 
     /// Move the bytes that the calls since the last flush have announced, and send the resulting

@@ -522,11 +522,8 @@ fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut I
         return false;
     };
     let addresses = (source.ip(), destination.ip());
-    let path = Path {
-        mtu: path,
-        label: io.labels.of(key),
-    };
-    sender.send_within(path, key.peer, io.sink, addresses, ip::UDP, |out| {
+    let path = Path::of_flow(path, io.labels.of(key));
+    sender.send(path, key.peer, io.sink, addresses, ip::UDP, |out| {
         let start = out.len();
         out.resize(start + UDP_HEADER_LEN, 0);
         out.extend_from_slice(datagram);

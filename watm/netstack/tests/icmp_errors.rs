@@ -119,7 +119,8 @@ fn a_narrower_path_gets_smaller_segments() {
         (V4, 80, "10.99.0.1", 3, 4, 1000, 576),
         (V4, 80, "10.99.0.1", 3, 4, 0, 576),
         (V6, 443, "fd00:99::1", 2, 0, 1280, 1280),
-        (V6, 443, "fd00:99::1", 2, 0, 68, 1280),
+        // No path of IPv6 has this MTU, so that the report is discarded.
+        (V6, 443, "fd00:99::1", 2, 0, 68, 1420),
         // An MTU that changes nothing.
         (V4, 80, "10.99.0.1", 3, 4, 1500, 1420),
     ] {
@@ -145,7 +146,7 @@ fn a_narrower_path_gets_smaller_datagrams() {
         (V4, "10.99.0.1", 3, 4, 1300, 1300),
         (V4, "10.99.0.1", 3, 4, 0, 576),
         (V6, "fd00:99::1", 2, 0, 1300, 1300),
-        (V6, "fd00:99::1", 2, 0, 68, 1280),
+        (V6, "fd00:99::1", 2, 0, 1279, 1420),
         // An MTU that changes nothing.
         (V4, "10.99.0.1", 3, 4, 1500, 1420),
         // Another kind of error.
@@ -179,4 +180,22 @@ fn a_narrower_path_gets_smaller_datagrams() {
         let longest = expected.min(1400) - headers;
         assert_eq!(flow.longest(), Some(longest as u32));
     }
+}
+
+#[test]
+fn a_path_too_narrow_for_fragments_gets_smaller_ones() {
+    // Routers of IPv6 do not fragment (RFC 8201 section 4).
+    let mut bench = Bench::new(Config::default());
+    let flow = bench.dial_datagrams(1, V6.parse().unwrap()).unwrap();
+    flow.write(&[7; 4000]);
+    let sent = bench.settle();
+    assert_eq!(sent[0].len(), 1416);
+    // The ports are in the first fragment alone.
+    bench.packet(1, &error("fd00:99::1", &sent[1], 2, 0, 1300));
+    assert_eq!(bench.counter("icmp_heeded"), 0);
+    bench.packet(1, &error("fd00:99::1", &sent[0], 2, 0, 1300));
+    assert_eq!(bench.counter("icmp_heeded"), 1);
+    flow.write(&[7; 4000]);
+    let longest = bench.settle().iter().map(Vec::len).max();
+    assert_eq!(longest, Some(1296));
 }

@@ -1,7 +1,7 @@
 //! IPv6 extension headers (RFC 8200 section 4).
 
 use super::packet::{Fault, Fragment, Problem};
-use super::{ICMPV6, V6_HEADER};
+use super::{FRAGMENT, ICMPV6, TCP, UDP, V6_HEADER};
 
 /// The most headers accepted: each kind is meant to occur once, destination options twice, so that
 /// five would do. More are an attack.
@@ -9,10 +9,12 @@ const MAX_HEADERS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
 const FRAGMENT_HEADER: usize = 8;
+
+/// The message of ICMPv6 that is no error, but is answered with none either (RFC 4443 section 2.4 e).
+const REDIRECT: u8 = 137;
 
 /// The offset of the payload's length in a packet.
 const PAYLOAD_LENGTH_AT: usize = 4;
@@ -48,6 +50,9 @@ pub(crate) fn walk(packet: &[u8]) -> Result<Walk, Fault> {
             ROUTING => route(rest, at)?,
             FRAGMENT => {
                 let fragment = fragment(rest, at)?;
+                if fragment.offset == 0 && fragment.more && !is_first(rest) {
+                    return Err(Problem::CHAIN.at(0));
+                }
                 if fragment.offset > 0 || fragment.more {
                     return Ok(Walk {
                         protocol: rest[0],
@@ -73,24 +78,51 @@ pub(crate) fn walk(packet: &[u8]) -> Result<Walk, Fault> {
     Err(Fault::Malformed)
 }
 
-/// Returns true if the packet may be an ICMPv6 error, which no error must answer (RFC 4443
+/// Returns true if the fragment with this header and payload has all that the first piece of a packet
+/// needs: every header, up to the end of the one above IP (RFC 7112 section 5).
+fn is_first(fragment: &[u8]) -> bool {
+    let Some((above, header)) = above(fragment[0], &fragment[FRAGMENT_HEADER..]) else {
+        return false;
+    };
+    let least = match above {
+        TCP => 20,
+        UDP | ICMPV6 => 8,
+        _ => 0,
+    };
+    header.len() >= least
+}
+
+/// Returns true if the packet may be an ICMPv6 message that no error must answer (RFC 4443
 /// section 2.4 e).
 pub(crate) fn may_be_error(packet: &[u8]) -> bool {
-    let (mut protocol, mut rest) = (packet[6], &packet[V6_HEADER..]);
-    for _ in 0..MAX_HEADERS {
-        let length = match (protocol, rest) {
-            (HOP_BY_HOP | ROUTING | DESTINATION, _) => length(rest).ok(),
-            (FRAGMENT, _) => Some(FRAGMENT_HEADER),
-            (ICMPV6, [kind, ..]) => return *kind < 128,
-            (ICMPV6, []) => return true,
-            _ => return false,
-        };
-        let Some(after) = length.and_then(|length| rest.get(length..)) else {
-            return true;
-        };
-        (protocol, rest) = (rest[0], after);
+    match above(packet[6], &packet[V6_HEADER..]) {
+        Some((ICMPV6, message)) => message
+            .first()
+            .is_none_or(|kind| *kind < 128 || *kind == REDIRECT),
+        Some(_) => false,
+        None => true,
     }
-    true
+}
+
+/// The protocol above IP, and what there is of its message. `None` if the headers do not end in this
+/// packet.
+fn above(mut protocol: u8, mut rest: &[u8]) -> Option<(u8, &[u8])> {
+    for _ in 0..MAX_HEADERS {
+        let length = match protocol {
+            HOP_BY_HOP | ROUTING | DESTINATION => length(rest).ok()?,
+            FRAGMENT if fragment(rest, V6_HEADER).ok()?.offset > 0 => {
+                // The bytes that follow are from the middle of a message, or of a header.
+                return match rest[0] {
+                    HOP_BY_HOP | ROUTING | DESTINATION | FRAGMENT => None,
+                    above => Some((above, &[])),
+                };
+            }
+            FRAGMENT => FRAGMENT_HEADER,
+            above => return Some((above, rest)),
+        };
+        (protocol, rest) = (rest[0], rest.get(length..)?);
+    }
+    None
 }
 
 fn length(header: &[u8]) -> Result<usize, Fault> {
@@ -225,11 +257,39 @@ mod tests {
     }
 
     #[test]
+    fn the_first_piece_has_all_headers() {
+        let options = [TCP, 0, 1, 4, 0, 0, 0, 0];
+        let first = |next: u8, payload: &[u8]| {
+            let header = [next, 0, 0, 1, 0, 0, 0, 9];
+            walk(&packet(FRAGMENT, &[&header[..], payload].concat()))
+        };
+        let incomplete = Err(Problem::CHAIN.at(0));
+        assert_eq!(first(TCP, &[0; 16]), incomplete);
+        assert!(first(TCP, &[0; 24]).is_ok());
+        assert!(first(UDP, &[0; 8]).is_ok());
+        assert_eq!(first(DESTINATION, &options), incomplete);
+        let within = [&options[..], &[0; 16]].concat();
+        assert_eq!(first(DESTINATION, &within), incomplete);
+        let within = [&options[..], &[0; 24]].concat();
+        assert!(first(DESTINATION, &within).is_ok());
+        assert_eq!(first(DESTINATION, &[TCP, 9, 0, 0, 0, 0, 0, 0]), incomplete);
+        // A later piece has none.
+        let later = [TCP, 0, 0, 8 | 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(walk(&packet(FRAGMENT, &later)).is_ok());
+    }
+
+    #[test]
     fn an_error_is_recognised_behind_headers() {
         let hop = [ICMPV6, 0, 0, 0, 0, 0, 0, 0];
         let behind = |kind: u8| packet(HOP_BY_HOP, &[&hop[..], &[kind, 0]].concat());
         assert!(may_be_error(&behind(1)));
         assert!(!may_be_error(&behind(128)));
+        assert!(may_be_error(&behind(REDIRECT)));
+        // A piece from the middle of a message.
+        let middle = |above: u8| packet(FRAGMENT, &[above, 0, 0, 8, 0, 0, 0, 9, 128, 0]);
+        assert!(may_be_error(&middle(ICMPV6)));
+        assert!(may_be_error(&middle(DESTINATION)));
+        assert!(!may_be_error(&middle(UDP)));
         assert!(!may_be_error(&packet(17, &[1])));
         // Nobody can tell.
         assert!(may_be_error(&packet(ICMPV6, &[])));

@@ -8,13 +8,15 @@ mod send;
 
 pub(crate) use extension::may_be_error;
 pub(crate) use packet::{Fault, Packet, Problem, is_host};
-pub(crate) use reassembly::{Outcome, Reassembly};
-pub(crate) use send::{Marks, Path, Sender, header_len, set_length, write_header};
+pub(crate) use reassembly::{Expired, Outcome, Reassembly};
+pub(crate) use send::{LEAST_MTU_V6, Marks, Path, Sender, header_len, set_length, write_header};
 
 /// Protocol numbers (IANA) that this stack carries or answers.
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+/// The fragment header of IPv6 (RFC 8200 section 4.5).
+pub(crate) const FRAGMENT: u8 = 44;
 pub(crate) const ICMPV6: u8 = 58;
 /// The number for "no next header" (RFC 8200 section 4.7).
 pub(crate) const NOTHING: u8 = 59;

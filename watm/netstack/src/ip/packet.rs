@@ -6,8 +6,18 @@ use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 
 use super::extension::{self, Walk};
 
-/// The ECN field of a packet that a router has marked.
-const MARKED: u8 = 3;
+/// The ECN field in the traffic class (RFC 3168 section 5).
+const ECN: u8 = 3;
+/// The ECN field of a packet that a router has marked because of congestion (CE).
+pub(super) const MARKED: u8 = 3;
+/// The ECN field of a packet that routers drop instead of marking it (Not-ECT).
+const NOT_ECT: u8 = 0;
+
+/// The options of IPv4 (RFC 791 section 3.1).
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const LOOSE_ROUTE: u8 = 131;
+const STRICT_ROUTE: u8 = 137;
 
 /// A valid IP packet, parsed up to the header of its protocol.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +31,8 @@ pub(crate) struct Packet<'a> {
     pub whole: &'a [u8],
     /// The offset in `whole` of the number `protocol`.
     pub protocol_at: usize,
-    /// True if a router marked it because of congestion (CE of RFC 3168 section 5).
-    pub marked: bool,
+    /// The traffic class, with ECN in its lowest two bits (RFC 2474, RFC 3168).
+    pub class: u8,
     /// The position, if this is a fragment: `payload` is then a piece too.
     pub fragment: Option<Fragment>,
     /// True if the checksum of the payload was verified, or is partial.
@@ -69,6 +79,9 @@ impl Problem {
     /// An unknown option.
     pub(super) const OPTION: Problem = Problem { code: 2, at: 0 };
 
+    /// The first fragment ends within the headers (RFC 7112 section 5).
+    pub(super) const CHAIN: Problem = Problem { code: 3, at: 0 };
+
     /// The fault that this problem is at an offset.
     pub(super) fn at(self, at: usize) -> Fault {
         Fault::Problem(Problem { at, ..self })
@@ -82,6 +95,21 @@ impl<'a> Packet<'a> {
             Some(6) => parse_v6(packet),
             _ => Err(Fault::Malformed),
         }
+    }
+
+    /// Returns true if a router marked it because of congestion.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.class & ECN == MARKED
+    }
+
+    /// Returns true if routers drop it instead of marking it.
+    pub(super) fn cannot_be_marked(&self) -> bool {
+        self.class & ECN == NOT_ECT
+    }
+
+    /// The traffic class without ECN, for an answer to it.
+    pub(crate) fn service(&self) -> u8 {
+        self.class & !ECN
     }
 }
 
@@ -108,6 +136,8 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         return Err(Fault::BadAddress);
     }
     let whole = &packet[..usize::from(header.total_len())];
+    let header_len = usize::from(header.header_len());
+    check_options(&whole[super::V4_HEADER..header_len])?;
     let fragment = Fragment {
         id: header.ident().into(),
         offset: header.frag_offset().into(),
@@ -117,14 +147,42 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         source: source.into(),
         destination: destination.into(),
         protocol: header.next_header().into(),
-        payload: &whole[usize::from(header.header_len())..],
+        payload: &whole[header_len..],
         whole,
         protocol_at: 9,
-        marked: header.ecn() == MARKED,
+        class: whole[1],
         fragment: (fragment.more || fragment.offset > 0).then_some(fragment),
         verified: false,
         segment_size: None,
     })
+}
+
+/// Checks the options of IPv4. None changes anything here. A source route with stops left is for
+/// another host (RFC 1122 section 3.2.1.8 c).
+fn check_options(options: &[u8]) -> Result<(), Fault> {
+    let mut rest = options;
+    while let [kind, tail @ ..] = rest {
+        match *kind {
+            END_OF_OPTIONS => return Ok(()),
+            NO_OPERATION => {
+                rest = tail;
+                continue;
+            }
+            _ => {}
+        }
+        let length = tail.first().map_or(0, |length| usize::from(*length));
+        let option = rest.get(..length).filter(|option| option.len() >= 2);
+        let option = option.ok_or(Fault::Malformed)?;
+        if matches!(*kind, LOOSE_ROUTE | STRICT_ROUTE) {
+            // The third byte points behind the stops that were made, and counts from one.
+            let next = option.get(2).ok_or(Fault::Malformed)?;
+            if usize::from(*next) <= length {
+                return Err(Fault::Malformed);
+            }
+        }
+        rest = &rest[length..];
+    }
+    Ok(())
 }
 
 fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
@@ -150,7 +208,7 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
         payload: &whole[payload_at..],
         whole,
         protocol_at,
-        marked: header.traffic_class() & MARKED == MARKED,
+        class: header.traffic_class(),
         fragment,
         verified: false,
         segment_size: None,

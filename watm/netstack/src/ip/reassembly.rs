@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use watm_core::Instant;
 
-use super::packet::{Fragment, Packet};
-use super::send::write_packet;
+use super::TCP;
+use super::packet::{Fragment, MARKED, Packet};
+use super::send::{LEAST_MTU_V6, write_packet};
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// The time for which fragments wait for the others, as in Linux. RFC 8200 allows 60 s, but a path
-/// that delays one fragment by this much has lost it.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// The time for which fragments wait for the others (RFC 1122 section 3.3.2, RFC 8200 section 4.5).
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The most incomplete packets of one peer. Fragments arrive one packet after another. Eight in
 /// parallel is a busy resolver over a reordering path, and four times that is plenty.
 const PACKETS_PER_PEER: usize = 32;
@@ -21,16 +21,17 @@ const PACKETS_PER_PEER: usize = 32;
 const PACKETS: usize = 256;
 /// The most pieces of one packet: 65535 bytes over a path with an MTU of 576.
 const PIECES: usize = 128;
-/// The least payload of a fragment that is not the last: the rest of IPv4's smallest MTU, 68.
-/// Smaller ones serve to split headers (RFC 1858).
-const TINY: usize = 48;
+/// The least payload of the first fragment of TCP over IPv4: the header. Smaller ones serve to hide
+/// it from filters (RFC 1858 section 3). The headers of IPv6 were checked before.
+const TCP_HEADER: usize = 20;
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = 65535;
 /// The largest payload of a packet with an IPv4 header.
 const MAX_PAYLOAD_V4: usize = 65535 - super::V4_HEADER;
 
 /// Reassembles IPv4 (RFC 791) and IPv6 (RFC 8200 section 4.5) packets. A packet with overlapping
-/// fragments is dropped as a whole (RFC 5722), including its later fragments.
+/// fragments is dropped as a whole (RFC 5722), including its later fragments. A mark of congestion
+/// on one fragment marks the packet (RFC 3168 section 5.3).
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     partial: Map<Key, Partial>,
@@ -50,6 +51,17 @@ pub(crate) enum Outcome {
     Whole(Vec<u8>),
 }
 
+/// A packet whose fragments did not arrive in time. The source is told if the first one did.
+#[derive(Debug)]
+pub(crate) struct Expired {
+    pub peer: PeerId,
+    /// The source and destination of the packet.
+    pub ends: (IpAddr, IpAddr),
+    /// The beginning of the first fragment, with its IP header: as much as an error repeats. It is
+    /// empty if that one did not arrive.
+    pub head: Vec<u8>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     peer: PeerId,
@@ -67,6 +79,14 @@ struct Partial {
     protocol: Option<u8>,
     /// The end of the last piece.
     total: Option<usize>,
+    /// The beginning of the first fragment, with its IP header.
+    head: Vec<u8>,
+    /// The traffic class of the first fragment, without ECN.
+    service: u8,
+    /// True if a router marked a fragment because of congestion.
+    marked: bool,
+    /// True if a fragment could not have been marked.
+    cannot_be_marked: bool,
     data: Vec<u8>,
     /// The byte ranges received: disjoint, in order.
     pieces: Vec<(usize, usize)>,
@@ -114,27 +134,32 @@ impl Reassembly {
             return (Outcome::Kept, given_up);
         }
         let partial = self.remove(&key).expect("found above");
+        if partial.marked && partial.cannot_be_marked {
+            return (Outcome::Dropped, given_up);
+        }
         let mut whole = Vec::new();
         write_packet(
             &mut whole,
-            packet.source,
-            packet.destination,
+            (packet.source, packet.destination),
             partial.protocol.expect("the piece at offset 0 is there"),
+            partial.service | if partial.marked { MARKED } else { 0 },
             &partial.data,
         );
         (Outcome::Whole(whole), given_up)
     }
 
-    /// Give up packets after their timeout. Returns their number.
-    pub(crate) fn expire(&mut self, now: Instant) -> u64 {
-        let mut expired = 0;
-        while let Some((since, key)) = self.order.first().copied()
-            && since + TIMEOUT <= now
-        {
-            self.remove(&key);
-            expired += 1;
+    /// Give up a packet after its timeout. `None` if there is none.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<Expired> {
+        let (since, key) = self.order.first().copied()?;
+        if since + TIMEOUT > now {
+            return None;
         }
-        expired
+        let partial = self.remove(&key)?;
+        Some(Expired {
+            peer: key.peer,
+            ends: (key.source, key.destination),
+            head: partial.head,
+        })
     }
 
     /// The time at which [`expire`](Self::expire) has something to do.
@@ -192,12 +217,12 @@ fn is_sound(packet: &Packet<'_>, fragment: Fragment) -> bool {
     } else {
         MAX_PAYLOAD
     };
-    let size_fits = if fragment.more {
-        length >= TINY && length.is_multiple_of(8)
-    } else {
-        length > 0
-    };
-    size_fits && fragment.offset + length <= limit
+    let hides_header = packet.source.is_ipv4()
+        && packet.protocol == TCP
+        && fragment.offset < TCP_HEADER
+        && length < TCP_HEADER;
+    let size_fits = length > 0 && (!fragment.more || length.is_multiple_of(8));
+    size_fits && !hides_header && fragment.offset + length <= limit
 }
 
 impl Partial {
@@ -206,6 +231,10 @@ impl Partial {
             since,
             protocol: None,
             total: None,
+            head: Vec::new(),
+            service: 0,
+            marked: false,
+            cannot_be_marked: false,
             data: Vec::new(),
             pieces: Vec::new(),
             spoilt: false,
@@ -231,6 +260,7 @@ impl Partial {
         let overlaps = reaches_back || reaches_on || ends_twice || beyond_end;
         if overlaps || self.pieces.len() == PIECES {
             self.spoilt = true;
+            self.head = Vec::new();
             self.data = Vec::new();
             self.pieces = Vec::new();
             return false;
@@ -242,7 +272,11 @@ impl Partial {
         self.data[start..end].copy_from_slice(packet.payload);
         if start == 0 {
             self.protocol = Some(packet.protocol);
+            self.service = packet.service();
+            self.head = packet.whole[..packet.whole.len().min(LEAST_MTU_V6)].to_vec();
         }
+        self.marked |= packet.is_marked();
+        self.cannot_be_marked |= packet.cannot_be_marked();
         if !fragment.more {
             self.total = Some(end);
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smoltcp::wire::{Ipv4Packet, Ipv6FragmentHeader, Ipv6Packet};
 
-use super::{V4_HEADER, V6_HEADER};
+use super::{FRAGMENT, V4_HEADER, V6_HEADER};
 use crate::{PacketSink, PeerId};
 
 /// The hop limit of sent packets, as RFC 1700 recommends.
@@ -13,6 +13,8 @@ const HOP_LIMIT: u8 = 64;
 /// The largest value of the 16-bit lengths in IP headers.
 const MAX_LENGTH: usize = 65535;
 const FRAGMENT_HEADER: usize = 8;
+/// The MTU of every IPv6 path (RFC 8200 section 5).
+pub(crate) const LEAST_MTU_V6: usize = 1280;
 
 /// Writes IP packets, and fragments them to the MTU.
 #[derive(Debug)]
@@ -58,19 +60,7 @@ impl Sender {
     /// is too large for IP.
     pub(crate) fn send(
         &mut self,
-        peer: PeerId,
-        sink: &mut dyn PacketSink,
-        addresses: (IpAddr, IpAddr),
-        protocol: u8,
-        fill: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
-        self.send_within(Path::default(), peer, sink, addresses, protocol, fill)
-    }
-
-    /// Like [`send`](Self::send), on a path behind the peer.
-    pub(crate) fn send_within(
-        &mut self,
-        Path { mtu, label }: Path,
+        path: Path,
         peer: PeerId,
         sink: &mut dyn PacketSink,
         (source, destination): (IpAddr, IpAddr),
@@ -90,15 +80,18 @@ impl Sender {
         if counted > MAX_LENGTH {
             return false;
         }
-        let mtu = self.mtu(peer).min(mtu);
+        let mtu = self.mtu(peer).min(path.mtu);
         if length <= mtu {
-            let marks = Marks { class: 0, label };
-            write_header(&mut self.packet, (source, destination), protocol, marks);
+            let ends = (source, destination);
+            write_header(&mut self.packet, ends, protocol, path.marks);
+            if path.unknown && destination.is_ipv4() {
+                let id = self.take_id();
+                allow_fragments(&mut self.packet, id as u16);
+            }
             sink.send(peer, &self.packet);
             return true;
         }
-        let id = self.next_id;
-        self.next_id = self.next_id.wrapping_add(1);
+        let id = self.take_id();
         let overhead = match destination {
             IpAddr::V4(_) => header,
             IpAddr::V6(_) => header + FRAGMENT_HEADER,
@@ -120,12 +113,17 @@ impl Sender {
                     id,
                     offset,
                     more,
-                    label,
+                    marks: path.marks,
                 },
             );
             sink.send(peer, &self.fragment);
         }
         true
+    }
+
+    fn take_id(&mut self) -> u32 {
+        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id
     }
 }
 
@@ -133,21 +131,21 @@ struct Piece {
     id: u32,
     offset: usize,
     more: bool,
-    label: u32,
+    marks: Marks,
 }
 
 /// Writes a packet with this payload, of any size, to `out`.
 pub(super) fn write_packet(
     out: &mut Vec<u8>,
-    source: IpAddr,
-    destination: IpAddr,
+    ends: (IpAddr, IpAddr),
     protocol: u8,
+    class: u8,
     payload: &[u8],
 ) {
     out.clear();
-    out.resize(header_len(destination), 0);
+    out.resize(header_len(ends.1), 0);
     out.extend_from_slice(payload);
-    write_header(out, (source, destination), protocol, Marks::default());
+    write_header(out, ends, protocol, Marks { class, label: 0 });
 }
 
 pub(crate) fn header_len(address: IpAddr) -> usize {
@@ -157,21 +155,36 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
     }
 }
 
-/// The path of a flow's packets.
+/// The path of packets behind a peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Path {
     /// The longest packet, in bytes.
-    pub mtu: usize,
-    /// The flow label of IPv6, or 0 (RFC 6437).
-    pub label: u32,
+    mtu: usize,
+    /// True if no flow learns when a packet is too long. Routers may then fragment those of IPv4.
+    unknown: bool,
+    marks: Marks,
 }
 
-/// Only the peer's own MTU limits it.
-impl Default for Path {
-    fn default() -> Self {
+impl Path {
+    /// The path of a flow, with its MTU in bytes and its flow label.
+    pub(crate) fn of_flow(mtu: usize, label: u32) -> Path {
         Path {
-            mtu: usize::MAX,
-            label: 0,
+            mtu,
+            unknown: false,
+            marks: Marks { class: 0, label },
+        }
+    }
+
+    /// The path of a message that belongs to no flow, so that a report that it is too long has no
+    /// effect. It fits the MTU that every IPv6 path has (RFC 8200 section 5).
+    pub(crate) fn of_message(destination: IpAddr, class: u8) -> Path {
+        Path {
+            mtu: match destination {
+                IpAddr::V4(_) => usize::MAX,
+                IpAddr::V6(_) => LEAST_MTU_V6,
+            },
+            unknown: true,
+            marks: Marks { class, label: 0 },
         }
     }
 }
@@ -210,6 +223,15 @@ pub(crate) fn write_header(
     }
 }
 
+/// Lets routers fragment an IPv4 packet that [`write_header`] wrote. Its identification must not
+/// repeat soon (RFC 6864 section 4.2).
+fn allow_fragments(packet: &mut [u8], id: u16) {
+    let mut header = Ipv4Packet::new_unchecked(packet);
+    header.set_dont_frag(false);
+    header.set_ident(id);
+    header.fill_checksum();
+}
+
 /// Changes the length in the header of a packet that [`write_header`] wrote for another payload.
 pub(crate) fn set_length(packet: &mut [u8]) {
     let length = packet.len();
@@ -237,13 +259,15 @@ fn write_fragment(
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut header = write_v4(packet, source, destination, protocol);
             header.set_ident(piece.id as u16);
+            header.set_dscp(piece.marks.class >> 2);
             header.set_frag_offset(offset);
             header.set_more_frags(piece.more);
             header.fill_checksum();
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            const FRAGMENT: u8 = 44;
-            write_v6(packet, source, destination, FRAGMENT).set_flow_label(piece.label);
+            let mut header = write_v6(packet, source, destination, FRAGMENT);
+            header.set_traffic_class(piece.marks.class);
+            header.set_flow_label(piece.marks.label);
             packet[V6_HEADER] = protocol;
             let mut header = Ipv6FragmentHeader::new_unchecked(&mut packet[V6_HEADER + 2..]);
             header.set_frag_offset(offset / 8);

@@ -61,7 +61,7 @@ impl<'a> Segment<'a> {
             flags,
             options: Options::parse(&packet.payload[emit::HEADER..header])?,
             payload: &packet.payload[header..],
-            marked: packet.marked,
+            marked: packet.is_marked(),
             several: packet.segment_size.is_some(),
         })
     }

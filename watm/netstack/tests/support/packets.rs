@@ -117,6 +117,25 @@ pub fn syn(source: SocketAddr, destination: SocketAddr, sequence: u32) -> Vec<u8
     .packet()
 }
 
+/// Set the flags of a TCP packet, for instance those of ECN.
+pub fn set_flags(packet: &mut [u8], flags: u8) {
+    let (source, destination, protocol, payload) = read_ip(packet);
+    let start = packet.len() - payload.len();
+    assert_eq!(protocol, 6);
+    let mut segment = TcpPacket::new_unchecked(&mut packet[start..]);
+    segment.set_checksum(0);
+    segment.into_inner()[13] = flags;
+    TcpPacket::new_unchecked(&mut packet[start..])
+        .fill_checksum(&source.into(), &destination.into());
+}
+
+/// The flags of a TCP packet.
+pub fn flags(packet: &[u8]) -> u8 {
+    let (_, _, protocol, payload) = read_ip(packet);
+    assert_eq!(protocol, 6);
+    payload[13]
+}
+
 /// The content of a TCP packet.
 #[derive(Debug, Clone)]
 pub struct Segment {
@@ -252,9 +271,7 @@ pub fn fragment(
         out[4..6].copy_from_slice(&(id as u16).to_be_bytes());
         let field = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
         out[6..8].copy_from_slice(&field.to_be_bytes());
-        out[10..12].fill(0);
-        let sum = !checksum::data(&out[..20]);
-        out[10..12].copy_from_slice(&sum.to_be_bytes());
+        fill_header_sum(&mut out);
         out
     } else {
         let mut body = vec![protocol, 0];
@@ -262,5 +279,32 @@ pub fn fragment(
         body.extend_from_slice(&id.to_be_bytes());
         body.extend_from_slice(piece);
         ip(source, destination, 44, &body)
+    }
+}
+
+/// Fill in the checksum of an IPv4 header.
+pub fn fill_header_sum(packet: &mut [u8]) {
+    let length = usize::from(packet[0] & 15) * 4;
+    packet[10..12].fill(0);
+    let sum = !checksum::data(&packet[..length]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The traffic class of a packet, with ECN in its lowest two bits.
+pub fn class(packet: &[u8]) -> u8 {
+    match packet[0] >> 4 {
+        4 => packet[1],
+        _ => packet[0] << 4 | packet[1] >> 4,
+    }
+}
+
+/// Change the traffic class of a packet.
+pub fn set_class(packet: &mut [u8], class: u8) {
+    if packet[0] >> 4 == 4 {
+        packet[1] = class;
+        fill_header_sum(packet);
+    } else {
+        packet[0] = packet[0] & 0xf0 | class >> 4;
+        packet[1] = packet[1] & 0x0f | class << 4;
     }
 }
