@@ -37,6 +37,7 @@ use std::rc::Rc;
 
 pub use config::{Algorithm, Config};
 pub use elsewhere::FlowKey;
+pub use ip::mark_congestion;
 pub use offload::finish;
 pub use table::Protocol;
 use watm_core::packets::{Checksum, PacketInfo};

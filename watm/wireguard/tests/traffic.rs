@@ -5,9 +5,10 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use smoltcp::wire::TcpControl;
 use support::inner::packets;
 use support::{Client, Conditions, Sim, peer_config, public_text, server_config};
-use watm_core::Destination;
+use watm_core::{Destination, Ecn};
 
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -326,4 +327,52 @@ fn the_peers_bytes_and_endpoint_are_in_the_status() {
     assert_eq!(peer.received_bytes, packet.len() as u64);
     assert_eq!(peer.sent_bytes, 20 + 8 + 4);
     assert_eq!(status.flows, 1);
+}
+
+#[test]
+fn a_mark_of_congestion_on_a_datagram_marks_its_packet() {
+    // RFC 6040 section 4.2. The receiver echoes the mark (RFC 3168 section 6.1.3).
+    const ECT0: u8 = 2;
+    const ECE: u8 = 0x40;
+    const SYN_ECE_CWR: u8 = 0xc2;
+    for (source, destination) in [
+        ("10.0.0.2:5000", "10.9.8.7:80"),
+        ("[fd00::2]:5000", "[2001:db8::1]:80"),
+    ] {
+        let mut sim = Sim::with_one_client();
+        let (source, destination) = (address(source), address(destination));
+        let mut syn = packets::syn(source, destination, 1);
+        packets::set_flags(&mut syn, SYN_ECE_CWR);
+        sim.send(0, &syn);
+        sim.settle();
+        let answer = sim.clients[0].received.pop().expect("an answer");
+        let acknowledges = Some(packets::read_tcp(&answer).sequence.wrapping_add(1));
+        let mut sequence = 2;
+        for (outer, inner, echoes) in [
+            (Ecn::Ect0, ECT0, false),
+            (Ecn::Ce, 0, false),
+            (Ecn::Ce, ECT0, true),
+        ] {
+            let mut data = packets::Tcp {
+                source,
+                destination,
+                control: TcpControl::None,
+                sequence,
+                acknowledges,
+                window: 60_000,
+                scale: None,
+                payload: b"data",
+                sack: None,
+            }
+            .packet();
+            sequence += 4;
+            packets::set_class(&mut data, inner);
+            sim.host.set_ecn(outer);
+            sim.send(0, &data);
+            sim.run_for(Duration::from_secs(1));
+            let answer = sim.clients[0].received.pop().expect("an answer");
+            let echo = packets::flags(&answer) & ECE > 0;
+            assert_eq!(echo, echoes, "{outer:?} around {inner}");
+        }
+    }
 }

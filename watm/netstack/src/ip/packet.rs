@@ -113,6 +113,25 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Marks a packet whose tunnel was marked because of congestion (RFC 6040 section 4.2). One that
+/// routers drop instead of marking it stays as it is, as in Linux: the mark is then none of a router
+/// that knows ECN. Its version is 4 or 6, and its length was checked against its first header.
+pub fn mark_congestion(packet: &mut [u8]) {
+    if packet[0] >> 4 == 4 {
+        let mut header = Ipv4Packet::new_unchecked(packet);
+        if header.ecn() != NOT_ECT {
+            header.set_ecn(MARKED);
+            header.fill_checksum();
+        }
+        return;
+    }
+    let mut header = Ipv6Packet::new_unchecked(packet);
+    let class = header.traffic_class();
+    if class & ECN != NOT_ECT {
+        header.set_traffic_class(class | MARKED);
+    }
+}
+
 /// Returns true if the address can belong to a host.
 pub(crate) fn is_host(address: IpAddr) -> bool {
     !address.is_multicast()

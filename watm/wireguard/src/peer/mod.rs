@@ -18,7 +18,7 @@ use ring::batch::{self, Ahead};
 use watm_core::capture::{Capture, Direction, copy_packet};
 use watm_core::crypto::AeadKey;
 use watm_core::{Destination, Instant, PeerStatus};
-use watm_netstack::{Origin, PeerId};
+use watm_netstack::{Origin, PeerId, mark_congestion};
 
 use self::handover::Handover;
 use self::path::Path;
@@ -103,17 +103,20 @@ pub struct Arrived<'a> {
     pub message: Message,
     pub datagram: &'a [u8],
     pub from: Endpoint,
+    /// True if a router marked it because of congestion.
+    pub marked: bool,
     /// The packets that were decrypted ahead, and its number among them, if it is one.
     pub ahead: Option<(Rc<Ahead>, usize)>,
 }
 
 impl<'a> Arrived<'a> {
-    /// A datagram that was not decrypted ahead.
+    /// A datagram that was not marked, and not decrypted ahead.
     pub fn alone(message: Message, datagram: &'a [u8], from: Endpoint) -> Self {
         Arrived {
             message,
             datagram,
             from,
+            marked: false,
             ahead: None,
         }
     }
@@ -382,6 +385,7 @@ impl Peer {
             message,
             datagram,
             from,
+            marked,
             ahead,
         } = arrived;
         if message != Message::Initiation && self.tunnel.tunn.is_none() {
@@ -426,9 +430,15 @@ impl Peer {
                 }
                 None
             }
-            TunnResult::WriteToTunnelV4(packet, source) => Some((&*packet, IpAddr::V4(source))),
-            TunnResult::WriteToTunnelV6(packet, source) => Some((&*packet, IpAddr::V6(source))),
+            TunnResult::WriteToTunnelV4(packet, source) => Some((packet, IpAddr::V4(source))),
+            TunnResult::WriteToTunnelV6(packet, source) => Some((packet, IpAddr::V6(source))),
         };
+        let packet = packet.map(|(packet, source)| {
+            if marked {
+                mark_congestion(packet);
+            }
+            (&*packet, source)
+        });
         if let Some((packet, _)) = packet {
             self.copy(Direction::FromPeer, packet, io);
             self.received_bytes += packet.len() as u64;

@@ -44,6 +44,7 @@ impl WireGuard {
                     .add(Counter::BytesReceived, datagram.len() as u64);
                 if let Some((id, message)) = self.recipient(datagram, from, host) {
                     let arrived = Arrived {
+                        marked: entry.ecn == Ecn::Ce,
                         ahead: decrypted.get(number),
                         ..Arrived::alone(message, datagram, from)
                     };

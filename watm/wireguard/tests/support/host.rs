@@ -54,6 +54,8 @@ struct Socket {
     room: usize,
     /// The local address that datagrams are sent to.
     local: Option<IpAddr>,
+    /// The mark that datagrams arrive with.
+    ecn: Ecn,
     /// The longest datagram that gets through, and the known value.
     longest: Option<usize>,
     told: Option<usize>,
@@ -87,6 +89,7 @@ impl SimHost {
                 sent: Vec::new(),
                 room: usize::MAX,
                 local: None,
+                ecn: Ecn::NotEct,
                 longest: None,
                 told: None,
                 dont_fragment: false,
@@ -130,6 +133,11 @@ impl SimHost {
         let mut socket = self.socket.borrow_mut();
         socket.passed.push_back(batch);
         socket.ready = true;
+    }
+
+    /// Sets the mark that datagrams arrive with.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        self.socket.borrow_mut().ecn = ecn;
     }
 
     /// Sets the number of entries that the network accepts.
@@ -299,7 +307,7 @@ impl DatagramSocket for SocketEnd {
     fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
         let mut socket = self.0.borrow_mut();
         let mut batch = DatagramBatch::default();
-        let local = socket.local;
+        let (local, ecn) = (socket.local, socket.ecn);
         while let Some((from, datagram)) = socket.incoming.front() {
             if batch.payload.len() + datagram.len() > max_bytes as usize {
                 break;
@@ -322,7 +330,7 @@ impl DatagramSocket for SocketEnd {
                     segment_size: None,
                     remote: *from,
                     local,
-                    ecn: Ecn::NotEct,
+                    ecn,
                 }),
             }
             batch.payload.extend_from_slice(datagram);
