@@ -10,7 +10,7 @@ pub(super) const LEN: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const VERIFIED: u8 = 2;
 
-/// Kinds of packets that stand for several, and a flag beside them.
+/// Kinds of packets that stand for several, and a flag beside them: CWR belongs to the first alone.
 const TCP_OVER_IPV4: u8 = 1;
 const TCP_OVER_IPV6: u8 = 4;
 const UDP: u8 = 5;
@@ -54,14 +54,23 @@ pub(super) fn encode(info: &PacketInfo, packet: &[u8]) -> [u8; LEN] {
         set(2, headers as u16);
         set(4, size);
         kind = match (segments, packet[0] >> 4) {
-            (Segments::Tcp, 4) => TCP_OVER_IPV4,
-            (Segments::Tcp, _) => TCP_OVER_IPV6,
+            (Segments::Tcp, 4) => TCP_OVER_IPV4 | ecn(info, packet),
+            (Segments::Tcp, _) => TCP_OVER_IPV6 | ecn(info, packet),
             (Segments::Udp, _) => UDP,
         };
     }
     header[0] = flags;
     header[1] = kind;
     header
+}
+
+/// The flag beside the kind of a TCP packet.
+fn ecn(info: &PacketInfo, packet: &[u8]) -> u8 {
+    const CWR: u8 = 0x80;
+    match info.checksum {
+        Checksum::Partial { start, .. } if packet[usize::from(start) + 13] & CWR != 0 => ECN,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -109,5 +118,7 @@ mod tests {
             assert_eq!(header[..2], [NEEDS_CHECKSUM, kind]);
             assert_eq!(header[2..4], 72u16.to_ne_bytes());
         }
+        packet[53] = 0x80;
+        assert_eq!(encode(&info, &packet)[1], TCP_OVER_IPV6 | ECN, "CWR");
     }
 }
