@@ -48,7 +48,14 @@ FAULTS = {
     "ipv4: to a group": (packets.udp_over_ipv4(US4, ("224.0.0.1", 1), b"x"), "netstack.ip_multicast"),
     "ipv4: to nowhere": (packets.udp_over_ipv4(US4, ("0.0.0.0", 1), b"x"), "netstack.ip_bad_address"),
     "ipv4: fragment beyond 64 KiB": (v4(bytes(64), fragment=0x1FFF), "netstack.fragments_dropped"),
-    "ipv4: tiny first fragment": (v4(bytes(8), fragment=MORE_FRAGMENTS), "netstack.fragments_dropped"),
+    "ipv4: tiny first fragment": (
+        packets.ipv4(TCP, US4[0], V4, bytes(8), fragment=MORE_FRAGMENTS),
+        "netstack.fragments_dropped",
+    ),
+    "ipv4: a source route": (
+        v4(UDP_HELLO, options=b"\x83\x07\x04\x0a\x09\x09\x09\x00"),
+        "netstack.ip_malformed",
+    ),
     "ipv6: length beyond the packet": (v6(UDP, UDP_HELLO, length=1000), "wireguard.dropped.not_ip"),
     "ipv6: nothing follows": (v6(59, b""), "netstack.ip_empty"),
     "ipv6: an option that must be known": (v6(60, UNKNOWN_OPTION + UDP_HELLO), "netstack.ip_malformed"),
