@@ -20,7 +20,7 @@ impl Connection {
         self.remember(segment, now);
         // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC 1337).
         if segment.resets() {
-            if self.state != State::TimeWait {
+            if !self.is_over() {
                 self.state = State::Closed(End::Reset);
             }
             return false;

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use watm_core::Instant;
 
-use super::Connection;
+use super::{Connection, State};
 use crate::tcp::segment::Segment;
 use crate::tcp::sequence::Sequence;
 use crate::tcp::time_wait::Last;
@@ -46,8 +46,12 @@ pub(super) fn judge(
 }
 
 impl Connection {
-    /// Decides whether a segment is processed.
+    /// Decides whether a segment is processed. Nothing changes the end of a closed connection, whose
+    /// bytes the application may still read.
     pub(crate) fn judge(&mut self, segment: &Segment<'_>, now: Instant) -> Judgement {
+        if matches!(self.state, State::Closed(_)) {
+            return Judgement::Ignore;
+        }
         if !segment.resets() && !segment.is_syn() {
             return Judgement::Take;
         }
