@@ -56,7 +56,8 @@ counters! {
     tcp_beyond_buffer,
     /// Segments dropped because there are too many gaps before them.
     tcp_too_many_gaps,
-    /// SYNs and RSTs answered with a challenge ACK instead of being obeyed.
+    /// SYNs, RSTs and segments outside of a handshake's window, answered with a challenge ACK instead
+    /// of being obeyed.
     tcp_challenged,
     /// RSTs sent for segments of unknown flows.
     tcp_strays_reset,

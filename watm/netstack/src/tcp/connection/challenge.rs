@@ -22,10 +22,11 @@ pub(crate) enum Judgement {
     Challenge(Last, u16),
 }
 
-/// The judgement on a reset or SYN. It may come from an attacker who guesses the numbers of this
-/// flow. The answer is a challenge with the flow's position; a genuine peer then repeats its segment
-/// with the right number (RFC 5961 sections 3 and 4). `last` is the flow's position, `room` the
-/// bytes accepted beyond it, and `shift` the scale of the window.
+/// The judgement on a reset or SYN, or on a segment that is not acceptable. It may come from an
+/// attacker who guesses the numbers of this flow. The answer is a challenge with the flow's
+/// position; a genuine peer then repeats its segment with the right number (RFC 5961 sections 3
+/// and 4). `last` is the flow's position, `room` the bytes accepted beyond it, and `shift` the scale
+/// of the window.
 pub(super) fn judge(
     segment: &Segment<'_>,
     (last, room, shift): (Last, usize, u8),

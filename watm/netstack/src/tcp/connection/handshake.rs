@@ -23,6 +23,8 @@ use crate::tcp::time_wait::Last;
 const DEFAULT_SEGMENT: u16 = 536;
 /// The least segment size that a peer can ask for. Smaller ones would cost more than they carry.
 const LEAST_SEGMENT: u16 = 88;
+/// The window of a SYN, which is not scaled (RFC 7323 section 2.2).
+const WINDOW: u16 = u16::MAX;
 /// The bound of doubling the time between two SYNs.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -127,18 +129,26 @@ impl Handshake {
         self.due
     }
 
-    /// Decides whether a segment is processed.
+    /// Decides whether a segment is processed (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
     pub(crate) fn judge(&mut self, segment: &Segment<'_>, now: Instant) -> Judgement {
-        let Some(peer) = &self.peer else {
+        let Some(peer) = self.peer else {
             return Judgement::Take;
         };
         // A repeated SYN gets the same answer again. A SYN that crossed the one of this end is answered with an
         // acknowledgement.
-        let repeats = segment.is_syn() && segment.sequence.plus(1) == peer.next;
-        if repeats || !segment.resets() && !segment.is_syn() {
+        if segment.is_syn() && segment.sequence.plus(1) == peer.next {
             return Judgement::Take;
         }
-        let position = (self.position(peer, now), LEAST, peer.shift());
+        if !segment.resets() && !segment.is_syn() {
+            // A peer that uses timestamps sends none without (RFC 7323 section 3.2).
+            if peer.timestamp.is_some() && segment.options.timestamp.is_none() {
+                return Judgement::Ignore;
+            }
+            if peer.accepts(segment) {
+                return Judgement::Take;
+            }
+        }
+        let position = (self.position(&peer, now), LEAST, peer.shift());
         challenge::judge(segment, position, &mut self.challenge_at, now)
     }
 
@@ -238,7 +248,7 @@ impl Handshake {
             since: now,
             ours: self.start.first.plus(1),
             theirs: peer.next,
-            timestamp: None,
+            timestamp: peer.timestamp.map(|echo| self.timestamp(echo, now)),
         }
     }
 
@@ -252,8 +262,7 @@ impl Handshake {
         Header {
             sequence: self.start.first,
             acknowledged: peer.map_or(Sequence(0), |peer| peer.next),
-            // The window of a SYN is not scaled (RFC 7323 section 2.2).
-            window: u16::MAX,
+            window: WINDOW,
             flags: Flags::SYN | Flags::ACK.only_if(peer.is_some()) | ecn,
             options: self.options(now),
             capable: false,
@@ -271,15 +280,21 @@ impl Handshake {
             options.selective();
         }
         if offers(|peer| peer.timestamp.is_some()) {
-            options.timestamp(Timestamp {
-                value: timestamp(self.clock(), now),
-                echo: peer.and_then(|peer| peer.timestamp).unwrap_or(0),
-            });
+            let echo = peer.and_then(|peer| peer.timestamp);
+            options.timestamp(self.timestamp(echo.unwrap_or(0), now));
         }
         if offers(|peer| peer.scale.is_some()) {
             options.scale(SHIFT);
         }
         options
+    }
+
+    /// The timestamp of a segment that leaves now.
+    fn timestamp(&self, echo: u32, now: Instant) -> Timestamp {
+        Timestamp {
+            value: timestamp(self.clock(), now),
+            echo,
+        }
     }
 
     fn clock(&self) -> u32 {
@@ -342,7 +357,7 @@ impl Handshake {
             receiver: Receiver::new(
                 peer.next,
                 peer.shift(),
-                usize::from(u16::MAX),
+                usize::from(WINDOW),
                 peer.selective,
                 now,
             ),
@@ -372,6 +387,17 @@ impl PeerSyn {
             timestamp: options.timestamp.map(|timestamp| timestamp.value),
             ecn,
         }
+    }
+
+    /// Returns true if a segment lies in the window announced to it, and is not older than the SYN
+    /// (RFC 7323 section 5.3). Bytes may overtake the acknowledgement of the SYN.
+    fn accepts(&self, segment: &Segment<'_>) -> bool {
+        let end = segment.sequence.plus(segment.length());
+        let edge = self.next.plus(usize::from(WINDOW));
+        let stamps = self.timestamp.zip(segment.options.timestamp);
+        let old =
+            stamps.is_some_and(|(syn, timestamp)| syn.wrapping_sub(timestamp.value) as i32 > 0);
+        !self.next.is_after(end) && !segment.sequence.is_after(edge) && !old
     }
 
     /// The scale of the windows announced to it.
