@@ -33,9 +33,9 @@ impl Connection {
             self.correct(now);
             return false;
         }
-        self.heard(now);
         self.take_marks(segment);
         self.take_acknowledgement(segment, cx);
+        self.heard(now);
         // Seventh: the text.
         if !segment.payload.is_empty() && !self.take_payload(segment, cx) {
             return false;
@@ -111,10 +111,13 @@ impl Connection {
         false
     }
 
-    /// Records that the peer is there.
+    /// Records that the peer is there. It may still owe an acknowledgement, which nothing else
+    /// replaces (RFC 9293 section 3.8.3).
     fn heard(&mut self, now: Instant) {
         self.heard = now;
-        self.unanswered_since = None;
+        if !self.transmitter.is_owed() {
+            self.unanswered_since = None;
+        }
     }
 
     /// Takes the marks of congestion on the way here (RFC 3168 section 6.1.3).
@@ -144,9 +147,13 @@ impl Connection {
             echo: segment.options.timestamp.map(|timestamp| timestamp.echo),
             congested: self.ecn.capable && segment.flags.has(Flags::ECE),
         };
+        let una = self.transmitter.una();
         let pool = &mut cx.memory.pool;
         self.transmitter
             .acknowledge(&acknowledgement, pool, cx.io.now);
+        if self.transmitter.una() != una {
+            self.unanswered_since = Some(cx.io.now);
+        }
         if self.transmitter.is_finished() {
             self.state = self.state.acknowledged();
         }

@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// The time of the last segment from the peer, and of the last keep-alive probe.
     heard: Instant,
     probed: Instant,
-    /// The time since when the peer owes an answer.
+    /// The time since when the peer owes an acknowledgement, or an answer to a probe.
     unanswered_since: Option<Instant>,
     /// The earliest time of the next challenge.
     challenge_at: Instant,

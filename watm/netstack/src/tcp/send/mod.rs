@@ -193,6 +193,13 @@ impl Transmitter {
         self.outstanding.is_empty() && self.unsent() == 0
     }
 
+    /// Returns true if the peer must acknowledge something: it has room for the first segment in
+    /// flight.
+    pub(crate) fn is_owed(&self) -> bool {
+        let end = self.una.plus(self.segment()).earlier(self.next);
+        !self.outstanding.is_empty() && !end.is_after(self.window.end)
+    }
+
     /// Returns true if the FIN is queued and acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         self.closing && self.una == self.end()
