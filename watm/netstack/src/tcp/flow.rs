@@ -400,7 +400,6 @@ impl Flow {
         match answer {
             Answer::Open(connection) => self.link = Link::Connection(connection),
             Answer::None => {}
-            Answer::Malformed => cx.counters.tcp_malformed += 1,
             Answer::Reset => segment.send_reset(&self.key, cx.buffer, cx.io),
             Answer::Refused => self.link = Link::Failed,
         }

@@ -77,8 +77,6 @@ pub(crate) enum Answer {
     Open(Box<Connection>),
     /// Nothing has changed.
     None,
-    /// The segment makes no sense.
-    Malformed,
     /// It belongs to another connection, and is answered with RST.
     Reset,
     /// The peer refuses the connection, or gives it up.
@@ -202,12 +200,8 @@ impl Handshake {
     }
 
     /// Processes a possible answer to the SYN of a dialled connection (RFC 9293
-    /// section 3.10.7.3).
+    /// section 3.10.7.3). The peer repeats bytes that come with its SYN.
     fn arrive_dialled(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
-        // Implementations send no data with the acceptance.
-        if segment.is_syn() && !segment.payload.is_empty() {
-            return Answer::Malformed;
-        }
         if segment.opens() {
             self.cross(segment, now);
             return Answer::None;
