@@ -37,6 +37,11 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
+    /// These flags, except for those.
+    pub(crate) fn without(self, flags: Flags) -> Flags {
+        Flags(self.0 & !flags.0)
+    }
+
     /// These flags, if `set`.
     pub(crate) fn only_if(self, set: bool) -> Flags {
         Flags(if set { self.0 } else { 0 })

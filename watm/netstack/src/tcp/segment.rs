@@ -42,11 +42,13 @@ impl<'a> Segment<'a> {
         if !sound {
             return None;
         }
-        let flags = Flags(packet.payload[13]);
+        let mut flags = Flags(packet.payload[13]);
+        // RST is looked at before SYN and FIN (RFC 9293 section 3.10.7).
+        if flags.has(Flags::RST) {
+            flags = flags.without(Flags::SYN | Flags::FIN);
+        }
         let (source_port, destination_port) = (segment.src_port(), segment.dst_port());
-        let kinds = [Flags::SYN, Flags::FIN, Flags::RST];
-        let kinds = kinds.into_iter().filter(|kind| flags.has(*kind)).count();
-        if source_port == 0 || destination_port == 0 || kinds > 1 {
+        if source_port == 0 || destination_port == 0 || flags.has(Flags::SYN | Flags::FIN) {
             return None;
         }
         let header = usize::from(segment.header_len());

@@ -86,7 +86,7 @@ impl Connection {
                 true => train.send_unfinished(start, flags, payload, segment, cx.io),
                 false => train.send(start, flags, payload, cx.io),
             }
-            header.flags = Flags(header.flags.0 & !Flags::CWR.0);
+            header.flags = header.flags.without(Flags::CWR);
             segments += start.until(end).div_ceil(segment);
             start = end;
         }
