@@ -28,6 +28,10 @@ const WINDOW: u16 = u16::MAX;
 /// The bound of doubling the time between two SYNs.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// The time in which a SYN may cross another one, or be duplicated on its way, without a loss: less
+/// than the timeout of either side (RFC 6298 section 2).
+const DUPLICATE: Duration = Duration::from_millis(500);
+
 /// The local side of a new connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
@@ -51,6 +55,8 @@ pub(crate) struct Handshake {
     peer: Option<PeerSyn>,
     /// The number of SYNs sent.
     tries: u32,
+    /// True if one was repeated so late that the first one, or the answer to it, counts as lost.
+    lost: bool,
     /// The time of the next one.
     due: Instant,
     /// The earliest time of the next challenge.
@@ -101,6 +107,7 @@ impl Handshake {
             mtu: 0,
             peer: None,
             tries: 0,
+            lost: false,
             due: start.now,
             challenge_at: start.now,
             start,
@@ -173,6 +180,7 @@ impl Handshake {
         if now < self.due {
             return;
         }
+        self.lost |= self.tries > 0 && now >= self.start.now + DUPLICATE;
         let wait = FIRST_TIMEOUT * (1 << self.tries.min(6));
         self.tries += 1;
         self.due = now + wait.min(LONGEST);
@@ -329,7 +337,7 @@ impl Handshake {
             clock: timestamps.map(|timestamps| timestamps.clock),
         };
         let mut trips = RoundTrip::default();
-        let trip = (self.tries <= 1).then(|| now - start.now);
+        let trip = (!self.lost).then(|| now - start.now);
         match trip {
             Some(trip) => trips.measure(trip, now),
             None => trips.lost_handshake(),
