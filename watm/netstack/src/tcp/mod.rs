@@ -469,7 +469,7 @@ impl Tcp {
     /// Answer a segment of a connection in TIME-WAIT. Returns false if there is no such connection,
     /// or a new one replaces it (RFC 9293 section 3.6.1).
     fn answer_late(&mut self, key: &Key, segment: &Segment<'_>, io: &mut Io<'_>) -> bool {
-        let Some(last) = self.time_wait.find(key) else {
+        let Some(mut last) = self.time_wait.find(key) else {
             return false;
         };
         if segment.opens() && last.precedes(segment) {
@@ -479,6 +479,10 @@ impl Tcp {
         // endless exchange.
         let repeats = !segment.resets() && segment.length() > 0;
         if repeats && self.strays.permits(key.peer, io.now) {
+            if let Some(again) = last.again(segment, io.now) {
+                self.time_wait.insert(*key, again);
+                last = again;
+            }
             segment::send_acknowledgement(key, last, 0, &mut self.buffer, io);
         }
         true

@@ -140,8 +140,8 @@ pub(crate) fn send_acknowledgement(
     io: &mut Io<'_>,
 ) {
     let mut options = Written::new();
-    if let Some(timestamp) = last.timestamp {
-        options.timestamp(timestamp);
+    if let Some(clocks) = last.clocks {
+        options.timestamp(clocks.timestamp(io.now));
     }
     let answer = Header {
         sequence: last.ours,

@@ -7,6 +7,7 @@ use watm_core::Instant;
 
 use super::options::Timestamp;
 use super::segment::Segment;
+use super::send::timestamp;
 use super::sequence::Sequence;
 use crate::hash::{Keyed, Map};
 use crate::table::Key;
@@ -36,16 +37,25 @@ pub(crate) struct Last {
     pub ours: Sequence,
     /// The number after the last byte received; at the end, after the peer's FIN.
     pub theirs: Sequence,
-    /// The timestamp of the last segment, if the connection uses them.
-    pub timestamp: Option<Timestamp>,
+    /// The clocks of both ends, if the connection uses timestamps.
+    pub clocks: Option<Clocks>,
+}
+
+/// The clocks of both ends of a connection (RFC 7323).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Clocks {
+    /// The offset of the local one.
+    pub offset: u32,
+    /// The last timestamp of the peer in order (TS.Recent).
+    pub recent: u32,
 }
 
 impl Last {
     /// Returns true if a SYN opens a later connection, and is no old duplicate (RFC 6191 section 2).
     pub(crate) fn precedes(&self, syn: &Segment<'_>) -> bool {
         let later = syn.sequence.is_after(self.theirs);
-        match (self.timestamp, syn.options.timestamp) {
-            (Some(last), Some(next)) => match next.value.wrapping_sub(last.echo) as i32 {
+        match (self.clocks, syn.options.timestamp) {
+            (Some(last), Some(next)) => match next.value.wrapping_sub(last.recent) as i32 {
                 0 => later,
                 age => age > 0,
             },
@@ -55,9 +65,47 @@ impl Last {
         }
     }
 
+    /// The same end, but now, if a segment repeats the peer's FIN: the wait begins again (RFC 9293
+    /// section 3.10.7.4). The answer echoes the timestamp of the segment (RFC 7323 section 4.3).
+    pub(crate) fn again(&self, segment: &Segment<'_>, now: Instant) -> Option<Last> {
+        let end = segment.sequence.plus(segment.length());
+        let acknowledges = segment.acknowledges?;
+        if !segment.ends() || end != self.theirs || acknowledges.is_after(self.ours) {
+            return None;
+        }
+        let clocks = match self.clocks {
+            Some(clocks) => Some(clocks.after(segment.options.timestamp?)?),
+            None => None,
+        };
+        Some(Last {
+            since: now,
+            clocks,
+            ..*self
+        })
+    }
+
     /// The first number of the next connection: `first`, or one beyond the windows of this one.
     pub(crate) fn successor(&self, first: Sequence) -> Sequence {
         first.later(self.ours.plus(GAP))
+    }
+}
+
+impl Clocks {
+    /// The timestamp of a segment that leaves now.
+    pub(crate) fn timestamp(&self, now: Instant) -> Timestamp {
+        Timestamp {
+            value: timestamp(self.offset, now),
+            echo: self.recent,
+        }
+    }
+
+    /// The clocks after a timestamp of the peer, or `None` if that is old.
+    fn after(self, timestamp: Timestamp) -> Option<Clocks> {
+        let old = self.recent.wrapping_sub(timestamp.value) as i32 > 0;
+        (!old).then_some(Clocks {
+            recent: timestamp.value,
+            ..self
+        })
     }
 }
 
@@ -69,6 +117,7 @@ impl TimeWait {
         }
     }
 
+    /// Remembers a connection, in place of what was remembered of it.
     pub(crate) fn insert(&mut self, key: Key, last: Last) {
         if self.order.len() >= LIMIT {
             self.forget_oldest();

@@ -11,13 +11,13 @@ use super::{Connection, Context, Ecn, State};
 use crate::table::Key;
 use crate::tcp::congestion::{Algorithm, Start as CongestionStart};
 use crate::tcp::emit::{self, Flags, Header};
-use crate::tcp::options::{TIMESTAMP_BYTES, Timestamp, Written};
+use crate::tcp::options::{TIMESTAMP_BYTES, Written};
 use crate::tcp::receive::{LEAST, Receiver, SHIFT};
 use crate::tcp::segment::Segment;
 use crate::tcp::send::round_trip::{FIRST_TIMEOUT, RoundTrip};
-use crate::tcp::send::{Established, Transmitter, timestamp};
+use crate::tcp::send::{Established, Transmitter};
 use crate::tcp::sequence::Sequence;
-use crate::tcp::time_wait::Last;
+use crate::tcp::time_wait::{Clocks, Last};
 
 /// The segment size of a peer that announces none (RFC 9293 section 3.7.1).
 const DEFAULT_SEGMENT: u16 = 536;
@@ -250,7 +250,7 @@ impl Handshake {
             since: now,
             ours: self.start.first.plus(1),
             theirs: peer.next,
-            timestamp: peer.timestamp.map(|echo| self.timestamp(echo, now)),
+            clocks: peer.timestamp.map(|recent| self.clocks(recent)),
         }
     }
 
@@ -283,7 +283,7 @@ impl Handshake {
         }
         if offers(|peer| peer.timestamp.is_some()) {
             let echo = peer.and_then(|peer| peer.timestamp);
-            options.timestamp(self.timestamp(echo.unwrap_or(0), now));
+            options.timestamp(self.clocks(echo.unwrap_or(0)).timestamp(now));
         }
         if offers(|peer| peer.scale.is_some()) {
             options.scale(SHIFT);
@@ -291,16 +291,12 @@ impl Handshake {
         options
     }
 
-    /// The timestamp of a segment that leaves now.
-    fn timestamp(&self, echo: u32, now: Instant) -> Timestamp {
-        Timestamp {
-            value: timestamp(self.clock(), now),
-            echo,
+    /// The clocks of both ends, with the last timestamp of the peer.
+    fn clocks(&self, recent: u32) -> Clocks {
+        Clocks {
+            offset: self.start.secret as u32,
+            recent,
         }
-    }
-
-    fn clock(&self) -> u32 {
-        self.start.secret as u32
     }
 
     /// The bytes of the IP header and a TCP header without options.
@@ -316,8 +312,7 @@ impl Handshake {
     fn establish(&self, peer: PeerSyn, segment: &Segment<'_>, now: Instant) -> Box<Connection> {
         let start = &self.start;
         let timestamps = peer.timestamp.map(|recent| Timestamps {
-            clock: self.clock(),
-            recent,
+            clocks: self.clocks(recent),
             recent_at: now,
         });
         let options = if timestamps.is_some() {
@@ -334,7 +329,7 @@ impl Handshake {
             is_ipv4: start.key.source.is_ipv4(),
             mtu: self.mtu,
             selective: peer.selective,
-            clock: timestamps.map(|timestamps| timestamps.clock),
+            clock: timestamps.map(|timestamps| timestamps.clocks.offset),
         };
         let mut trips = RoundTrip::default();
         let trip = (!self.lost).then(|| now - start.now);

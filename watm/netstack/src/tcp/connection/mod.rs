@@ -170,7 +170,7 @@ impl Connection {
             since: now,
             ours: self.transmitter.next(),
             theirs: self.receiver.next(),
-            timestamp: self.timestamp(now),
+            clocks: self.timestamps.map(|timestamps| timestamps.clocks),
         }
     }
 

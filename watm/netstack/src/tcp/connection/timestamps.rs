@@ -7,7 +7,7 @@ use watm_core::Instant;
 use super::Connection;
 use crate::tcp::options::Timestamp;
 use crate::tcp::segment::Segment;
-use crate::tcp::send::timestamp;
+use crate::tcp::time_wait::Clocks;
 
 /// The time after which a remembered timestamp no longer counts (RFC 7323 section 5.5).
 const OLD: Duration = Duration::from_secs(24 * 24 * 3600);
@@ -15,20 +15,16 @@ const OLD: Duration = Duration::from_secs(24 * 24 * 3600);
 /// The timestamps of a connection whose ends both use them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timestamps {
-    /// The offset of the local clock.
-    pub(super) clock: u32,
-    /// The last timestamp of the peer in order (TS.Recent), and the time when it came.
-    pub(super) recent: u32,
+    pub(super) clocks: Clocks,
+    /// The time when the last timestamp of the peer came.
     pub(super) recent_at: Instant,
 }
 
 impl Connection {
     /// The timestamp of a segment that leaves now.
     pub(super) fn timestamp(&self, now: Instant) -> Option<Timestamp> {
-        self.timestamps.map(|timestamps| Timestamp {
-            value: timestamp(timestamps.clock, now),
-            echo: timestamps.recent,
-        })
+        let timestamps = self.timestamps.as_ref();
+        timestamps.map(|timestamps| timestamps.clocks.timestamp(now))
     }
 
     /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Returns false for an old
@@ -43,7 +39,7 @@ impl Connection {
         let Some(timestamp) = segment.options.timestamp else {
             return false;
         };
-        let age = timestamps.recent.wrapping_sub(timestamp.value) as i32;
+        let age = timestamps.clocks.recent.wrapping_sub(timestamp.value) as i32;
         let old = age > 0 && now < timestamps.recent_at + OLD;
         if old {
             self.receiver.acknowledge();
@@ -57,10 +53,10 @@ impl Connection {
         else {
             return;
         };
-        let newer = timestamp.value.wrapping_sub(timestamps.recent) as i32 >= 0;
+        let newer = timestamp.value.wrapping_sub(timestamps.clocks.recent) as i32 >= 0;
         let stale = now >= timestamps.recent_at + OLD;
         if (newer || stale) && !segment.sequence.is_after(self.receiver.told()) {
-            timestamps.recent = timestamp.value;
+            timestamps.clocks.recent = timestamp.value;
             timestamps.recent_at = now;
         }
     }
