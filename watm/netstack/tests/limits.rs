@@ -114,6 +114,27 @@ fn a_flood_of_syns_is_bounded_and_leaves_room_for_the_honest() {
 }
 
 #[test]
+fn a_handshake_that_is_complete_makes_no_room() {
+    let mut bench = Bench::new(Config::default());
+    let answers = bench.packet(1, &packets::syn(client(0), server(), 100));
+    let first = read_tcp(&answers[0]).sequence + 1;
+    bench.wait(Duration::from_millis(1));
+    for number in 1..256 {
+        bench.packet(1, &packets::syn(client(number), server(), 100));
+    }
+    // The oldest one is completed in the batch in which another one needs room.
+    let acknowledgement = segment(client(0), 101, first, b"hello");
+    let syn = packets::syn(client(256), server(), 100);
+    bench.batch(1, &[acknowledgement, syn]);
+    assert_eq!(bench.stack.flows(), 257);
+    assert_eq!(bench.counter("tcp_half_open_evicted"), 0);
+    assert_eq!(bench.app.streams()[0].read(), b"hello");
+    bench.packet(1, &packets::syn(client(257), server(), 100));
+    assert_eq!(bench.stack.flows(), 257);
+    assert_eq!(bench.counter("tcp_half_open_evicted"), 1);
+}
+
+#[test]
 fn a_full_table_refuses_tcp_and_lets_the_oldest_udp_flow_go() {
     let config = Config {
         max_flows: 10,

@@ -160,6 +160,11 @@ impl Flow {
         matches!(self.application, Application::Asked(_))
     }
 
+    /// Returns true if the peer has not completed its handshake.
+    pub(crate) fn is_in_handshake(&self) -> bool {
+        matches!(self.link, Link::Handshake(_))
+    }
+
     /// Returns true if the connection is closed.
     pub(crate) fn is_over(&self) -> bool {
         match &self.link {

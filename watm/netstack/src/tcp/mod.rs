@@ -438,10 +438,7 @@ impl Tcp {
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) -> FlowId {
-        if let Some(id) = self.half_open.in_the_way(key.peer) {
-            self.remove(id);
-            counters.tcp_half_open_evicted += 1;
-        }
+        self.make_room(key.peer, io, counters);
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
@@ -453,6 +450,20 @@ impl Tcp {
         flow.set_mtu(mtu);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
+    }
+
+    /// Forget the oldest incomplete handshake if there are too many for another one of this peer.
+    fn make_room(&mut self, peer: PeerId, io: &mut Io<'_>, counters: &mut Counters) {
+        while let Some(id) = self.half_open.in_the_way(peer) {
+            let flow = self.flows.get_mut(id);
+            if flow.is_none_or(|flow| flow.is_in_handshake()) {
+                self.remove(id);
+                counters.tcp_half_open_evicted += 1;
+                return;
+            }
+            // It ended just before, in the same batch. Serving it takes it off the list.
+            self.service(id, io, counters);
+        }
     }
 
     /// The local side of a new connection.
