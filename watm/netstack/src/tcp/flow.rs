@@ -17,12 +17,16 @@ const CHUNK: usize = 256 << 10;
 /// The segments that one flow sends before the next has its turn: 90 KB, one train.
 const BUDGET: usize = 64;
 
-/// The time for which a peer may continue sending after the application has closed both directions,
-/// as in Linux (`tcp_fin_timeout`).
+/// The time for which a peer may continue sending after the application has closed both directions.
+/// Its bytes are acknowledged and dropped. RFC 9293 section 3.6.1 (SHLD-3) recommends RST at once, as
+/// Linux sends it. That can take the last bytes of the application from a peer that has not read
+/// them yet.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time without traffic after which the windows of a flow return to the initial size.
 const IDLE: Duration = Duration::from_secs(10);
-/// The time in which a peer must answer the SYNs of a dialled flow: some six of them.
+/// The time in which a peer must answer the SYNs of a dialled flow: some six of them. RFC 9293
+/// section 3.8.3 (MUST-23) demands three minutes. The application learns of a failure earlier here,
+/// and dials again itself if it wants to.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One TCP connection and the application's stream.
