@@ -7,11 +7,15 @@ use crate::tcp::send::choose::Chosen;
 use crate::tcp::sequence::Sequence;
 
 impl Connection {
-    /// Sends what may leave, at most `left` segments, and then the acknowledgement that is due.
+    /// Sends what may leave, at most `left` segments, and then the acknowledgement that is due. An
+    /// acknowledgement with a report leaves before, because segments with payload have no blocks.
     pub(crate) fn send(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
         let now = cx.io.now;
         if matches!(self.state, State::Closed(_)) {
             return;
+        }
+        if self.receiver.must_report() {
+            self.send_acknowledgement(cx);
         }
         while *left > 0
             && let Some(chosen) = self.transmitter.choose(*left, now)
@@ -32,7 +36,7 @@ impl Connection {
 
     /// Sends an acknowledgement at once if the next segment would replace what it reports.
     pub(crate) fn report_duplicate(&mut self, cx: &mut Context<'_, '_>) {
-        if self.receiver.must_report() {
+        if self.receiver.has_twice() {
             self.send_acknowledgement(cx);
         }
     }

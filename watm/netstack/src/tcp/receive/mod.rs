@@ -204,6 +204,9 @@ impl Receiver {
             if filled || arrivals.has_twice() {
                 self.acknowledgement.at_once();
             }
+            if arrivals.is_empty() {
+                self.arrivals = None;
+            }
         }
         self.acknowledgement.arrived(now);
     }
