@@ -64,23 +64,25 @@ impl Receiver {
         self.window.shift
     }
 
-    /// The value of the window field, and the end of the window that it announces. The right edge
-    /// never moves to the left, and moves to the right only by a full segment or more (RFC 9293
-    /// section 3.8.6.2.2).
+    /// The value of the window field, and the end of the window that was announced with it. The right
+    /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), and to the
+    /// left by nothing but rounding (RFC 7323 section 2.4).
     pub(super) fn announcement(&self, segment: usize) -> (u16, Sequence) {
         let window = &self.window;
-        let offered = self.taken.plus(window.size).later(window.end);
+        let limit = self.taken.plus(window.size);
+        let offered = limit.later(window.end);
         let step = segment.min(window.size / 2);
         let moves = window.end.until(offered) >= step;
         let end = if moves { offered } else { window.end };
         let bytes = self.next.until(end);
-        // A rounded window must not end before the one announced.
-        let promised = self.next.until(window.end);
-        let mut field = bytes >> window.shift;
-        if field << window.shift < promised {
-            field += 1;
-        }
-        let field = u16::try_from(field).unwrap_or(u16::MAX);
+        let unit = 1 << window.shift;
+        let (less, more) = (bytes - bytes % unit, bytes.next_multiple_of(unit));
+        // A rounded window should not end before the one announced. Without a bound, each rounding
+        // would add to it while the application takes nothing.
+        let short = less < self.next.until(window.end);
+        let bounded = !self.next.plus(more).is_after(limit.plus(unit - 1));
+        let rounded = if short && bounded { more } else { less };
+        let field = u16::try_from(rounded >> window.shift).unwrap_or(u16::MAX);
         let announced = self.next.plus(usize::from(field) << window.shift);
         (field, announced.later(window.end))
     }
