@@ -208,6 +208,8 @@ impl Receiver {
                 self.arrivals = None;
             }
         }
+        // A FIN among bytes of the stream was none of the peer's.
+        self.end = self.end.filter(|end| !self.next.is_after(*end));
         self.acknowledgement.arrived(now);
     }
 
