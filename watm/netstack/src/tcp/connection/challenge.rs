@@ -66,10 +66,10 @@ impl Connection {
 
     /// Returns true if an acknowledgement number is plausible (RFC 5961 section 5.2).
     pub(super) fn is_plausible(&self, acknowledged: Sequence) -> bool {
-        let una = self.transmitter.una();
-        let behind = acknowledged.until(una);
-        behind <= self.transmitter.largest_window()
-            && !acknowledged.is_after(self.transmitter.next())
+        let (una, next) = (self.transmitter.una(), self.transmitter.next());
+        // One distance: SND.UNA + 2^31 is neither before SND.UNA nor after SND.NXT.
+        let behind = next.0.wrapping_sub(acknowledged.0) as usize;
+        behind <= una.until(next) + self.transmitter.largest_window()
     }
 
     /// Demands an acknowledgement for a segment that is not acceptable, at a bounded rate.
