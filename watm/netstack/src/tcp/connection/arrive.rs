@@ -17,7 +17,6 @@ impl Connection {
         if !self.is_acceptable(segment, cx) {
             return false;
         }
-        self.remember(segment, now);
         // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC 1337).
         if segment.resets() {
             if !self.is_over() {
@@ -33,6 +32,7 @@ impl Connection {
             self.correct(now);
             return false;
         }
+        self.remember(segment, now);
         self.take_marks(segment);
         self.take_acknowledgement(segment, cx);
         self.heard(now);

@@ -47,7 +47,9 @@ impl Connection {
         !old
     }
 
-    /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3).
+    /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3). One from an attacker
+    /// could keep out all that follow. Therefore the acknowledgement is checked before (RFC 5961
+    /// section 5.2).
     pub(super) fn remember(&mut self, segment: &Segment<'_>, now: Instant) {
         let (Some(timestamps), Some(timestamp)) = (&mut self.timestamps, segment.options.timestamp)
         else {
