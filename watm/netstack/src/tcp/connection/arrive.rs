@@ -37,6 +37,10 @@ impl Connection {
         self.take_acknowledgement(segment, cx);
         self.heard(now);
         // Seventh: the text.
+        if self.exceeds_end(segment) {
+            cx.counters.tcp_malformed += 1;
+            return false;
+        }
         if !segment.payload.is_empty() && !self.take_payload(segment, cx) {
             return false;
         }
@@ -89,16 +93,11 @@ impl Connection {
         if !self.is_current(segment, now) {
             return false;
         }
-        if self.receiver.has_ended() && segment.payload_end().is_after(self.receiver.next()) {
-            // After its FIN a peer has no more data.
-            cx.counters.tcp_malformed += 1;
-            return false;
-        }
         let (start, end) = (segment.sequence, segment.sequence.plus(segment.length()));
         if self.receiver.accepts(start, end) {
             return true;
         }
-        if segment.length() == 0 {
+        if segment.length() == 0 || self.exceeds_end(segment) {
             self.correct(now);
         } else {
             // It repeats something, or exceeds the window.
@@ -109,6 +108,12 @@ impl Connection {
             self.receiver.acknowledge();
         }
         false
+    }
+
+    /// Returns true if the segment has bytes behind the peer's FIN. They are ignored (RFC 9293
+    /// section 3.10.7.4).
+    fn exceeds_end(&self, segment: &Segment<'_>) -> bool {
+        self.receiver.has_ended() && segment.payload_end().is_after(self.receiver.next())
     }
 
     /// Records that the peer is there. It may still owe an acknowledgement, which nothing else
