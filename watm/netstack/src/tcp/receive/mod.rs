@@ -45,7 +45,7 @@ pub(crate) enum Intake {
     BeyondWindow,
     /// There is no memory for it. It is dropped silently.
     NoMemory,
-    /// There are too many gaps before it. It is dropped silently.
+    /// There are too many gaps before it. It is dropped, and the acknowledgement reports others.
     TooManyGaps,
 }
 
@@ -146,6 +146,7 @@ impl Receiver {
         }
         let in_order = !start.is_after(self.next);
         if !in_order && !self.has_room((start, end)) {
+            self.acknowledgement.at_once();
             return Intake::TooManyGaps;
         }
         let skipped = start.until(self.next);
