@@ -6,7 +6,7 @@ use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
 use super::connection::{Answer, Connection, Context, End, Handshake, Judgement, Start, State};
 use super::memory::Memory;
-use super::segment::Segment;
+use super::segment::{self, Segment};
 use super::sequence::Sequence;
 use super::time_wait::Last;
 use crate::table::Key;
@@ -194,6 +194,17 @@ impl Flow {
             Link::Handshake(handshake) => handshake.judge(segment, now),
             Link::Connection(connection) => connection.judge(segment, now),
             Link::Failed => Judgement::Ignore,
+        }
+    }
+
+    /// Answers a segment that [`judge`](Self::judge) does not let through. The acknowledgement of a
+    /// connection counts like any other.
+    pub(crate) fn challenge(&mut self, last: Last, window: u16, cx: &mut Context<'_, '_>) {
+        match &mut self.link {
+            Link::Connection(connection) => connection.send_acknowledgement(cx),
+            Link::Handshake(_) | Link::Failed => {
+                segment::send_acknowledgement(&self.key, last, window, cx.buffer, cx.io);
+            }
         }
     }
 

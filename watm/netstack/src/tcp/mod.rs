@@ -193,8 +193,10 @@ impl Tcp {
                 Judgement::Ignore => return true,
                 Judgement::Challenge(last, window) => {
                     counters.tcp_challenged += 1;
-                    let buffer = &mut self.buffer;
-                    segment::send_acknowledgement(&key, last, window, buffer, io);
+                    let parts = id.and_then(|id| self.parts(id, io, counters));
+                    if let Some((flow, mut cx)) = parts {
+                        flow.challenge(last, window, &mut cx);
+                    }
                     return true;
                 }
             }

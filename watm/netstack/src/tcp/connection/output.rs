@@ -41,6 +41,13 @@ impl Connection {
         }
     }
 
+    /// Sends a bare acknowledgement with its report.
+    pub(crate) fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
+        let mut header = self.header(self.transmitter.next(), Flags::ACK, cx);
+        self.receiver.tell_blocks(&mut header.options);
+        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
+    }
+
     /// Ends the connection with RST (RFC 9293 section 3.10.5).
     pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
         if !matches!(self.state, State::Closed(_) | State::TimeWait) {
@@ -53,12 +60,6 @@ impl Connection {
     /// Asks whether the peer is there (RFC 9293 section 3.8.4).
     pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_, '_>) {
         let header = self.header(self.transmitter.next().minus(1), Flags::ACK, cx);
-        emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
-    }
-
-    fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
-        let mut header = self.header(self.transmitter.next(), Flags::ACK, cx);
-        self.receiver.tell_blocks(&mut header.options);
         emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
