@@ -93,8 +93,7 @@ impl Connection {
         if !self.is_current(segment, now) {
             return false;
         }
-        let (start, end) = (segment.sequence, segment.sequence.plus(segment.length()));
-        if self.receiver.accepts(start, end) {
+        if self.receiver.accepts(segment) {
             return true;
         }
         if segment.length() == 0 || self.exceeds_end(segment) {

@@ -12,6 +12,7 @@ use self::arrivals::Arrivals;
 use self::window::Window;
 use super::buffer::Buffer;
 use super::memory::Memory;
+use super::segment::Segment;
 use super::sequence::{Block, Sequence};
 use crate::PeerId;
 
@@ -107,10 +108,22 @@ impl Receiver {
         }
     }
 
-    /// Returns true if a segment between these numbers touches the window (RFC 9293
-    /// section 3.10.7.4). One at the edge of a closed window does: its acknowledgement counts.
-    pub(crate) fn accepts(&self, start: Sequence, end: Sequence) -> bool {
-        !self.next.is_after(end) && !start.is_after(self.window.end().later(self.next))
+    /// Returns true if a segment lies in the window with any of its numbers (RFC 9293
+    /// section 3.10.7.4). At the edge a bare acknowledgement does, as in Linux, and a FIN, and bytes
+    /// beyond a closed window: their acknowledgement counts.
+    pub(crate) fn accepts(&self, segment: &Segment<'_>) -> bool {
+        let (start, length) = (segment.sequence, segment.length());
+        let edge = self.window.end().later(self.next);
+        let is_open = edge.is_after(self.next);
+        let begins = match segment.payload.is_empty() || !is_open {
+            true => !start.is_after(edge),
+            false => edge.is_after(start),
+        };
+        let reaches = match length {
+            0 => !self.next.is_after(start),
+            _ => start.plus(length).is_after(self.next),
+        };
+        begins && reaches
     }
 
     /// Returns true if this many bytes with this number come next, with nothing missing before them
