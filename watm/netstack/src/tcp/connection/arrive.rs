@@ -96,7 +96,9 @@ impl Connection {
         if self.receiver.accepts(segment) {
             return true;
         }
-        if segment.length() == 0 || self.exceeds_end(segment) {
+        if self.is_probe(segment) {
+            self.receiver.acknowledge();
+        } else if segment.length() == 0 || self.exceeds_end(segment) {
             self.correct(now);
         } else {
             // It repeats something, or exceeds the window.
@@ -107,6 +109,12 @@ impl Connection {
             self.receiver.acknowledge();
         }
         false
+    }
+
+    /// Returns true if the segment asks whether this side is there, or has room in its window (RFC 9293
+    /// sections 3.8.4 and 3.8.6.1). Linux sends it without bytes.
+    fn is_probe(&self, segment: &Segment<'_>) -> bool {
+        segment.is_bare() && segment.sequence == self.receiver.next().minus(1)
     }
 
     /// Returns true if the segment has bytes behind the peer's FIN. They are ignored (RFC 9293
