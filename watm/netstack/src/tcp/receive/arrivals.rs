@@ -30,11 +30,12 @@ impl Arrivals {
         self.twice.is_some()
     }
 
-    /// The part of these bytes that is already in a block.
+    /// The first part of these bytes that is already in a block (RFC 2883 section 4).
     pub(super) fn known(&self, (start, end): Block) -> Option<Block> {
         let parts = self.blocks.iter();
-        let mut parts = parts.map(|&(s, e)| (s.later(start), e.earlier(end)));
-        parts.find(|&(start, end)| end.is_after(start))
+        let parts = parts.map(|&(s, e)| (s.later(start), e.earlier(end)));
+        let parts = parts.filter(|&(start, end)| end.is_after(start));
+        parts.min_by_key(|part| start.until(part.0))
     }
 
     /// Returns true if there is room for these bytes, which begin beyond a gap.
@@ -140,6 +141,11 @@ mod tests {
         arrivals.insert(block(30, 40));
         assert_eq!(arrivals.known(block(35, 60)), Some(block(35, 40)));
         assert_eq!(arrivals.known(block(40, 60)), None);
+        arrivals.insert(block(10, 20));
+        arrivals.insert(block(50, 60));
+        assert_eq!(arrivals.known(block(5, 60)), Some(block(10, 20)));
+        assert_eq!(arrivals.take_from(Sequence(10)), Sequence(20));
+        assert_eq!(arrivals.take_from(Sequence(50)), Sequence(60));
         arrivals.note_twice(block(35, 40));
         assert_eq!(told(&mut arrivals), [(35, 40), (30, 40)]);
         assert_eq!(told(&mut arrivals), [(30, 40)]);
