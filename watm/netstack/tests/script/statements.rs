@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use watm_core::Instant;
+use watm_netstack::Algorithm;
 
 use super::connection::{Connection, pattern};
 use super::fields::{compare, describe, make};
@@ -14,7 +15,7 @@ use super::values::{Names, duration, durations, number, range, whole, words};
 use crate::support::packets;
 
 /// The statements that come before the first packet.
-const SETTINGS: [&str; 5] = ["ip", "mtu", "isn", "wrap", "budget"];
+const SETTINGS: [&str; 6] = ["ip", "mtu", "isn", "wrap", "budget", "congestion"];
 /// The statements that do not end a run.
 const QUIET: [&str; 6] = ["run", "expect", "set", "app", "mark", "end"];
 
@@ -125,6 +126,10 @@ impl Runner {
         };
         if self.begun {
             return Err(format!("{verb} comes before the first packet"));
+        }
+        if verb == "congestion" {
+            self.setup.config.congestion = algorithm(value)?;
+            return Ok(());
         }
         let value = whole(value, &Names::new())?;
         match verb {
@@ -846,6 +851,14 @@ struct Offer {
     rtt: Duration,
     options: String,
     expected: String,
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    match name {
+        "cubic" => Ok(Algorithm::Cubic),
+        "bbr" => Ok(Algorithm::Bbr),
+        other => Err(format!("{other:?} is no congestion control")),
+    }
 }
 
 /// The number of lines before the `end` of a block.
