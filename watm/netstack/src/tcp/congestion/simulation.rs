@@ -141,6 +141,11 @@ impl Simulation {
         self.path = path;
     }
 
+    /// The state of a sender's congestion control, as text.
+    pub(super) fn state(&self, index: usize) -> String {
+        format!("{:?}", self.senders[index].control)
+    }
+
     /// Runs for some time, and returns the work of each sender in it.
     pub(super) fn run(&mut self, time: Duration) -> Vec<Work> {
         for sender in &mut self.senders {

@@ -113,3 +113,50 @@ fn bbr_follows_a_changing_bandwidth() {
     let work = simulation.run(4 * SECOND)[0];
     assert!(work.rate >= 8 * MEGABIT && work.loss < 200, "{work:?}");
 }
+
+/// A path whose queue is short, so that a probe loses much.
+fn short_queue(megabits: u64, milliseconds: u64) -> Path {
+    Path {
+        queue: 50,
+        ..path(megabits, milliseconds)
+    }
+}
+
+/// Runs a flow of BBR for 40 s, and calls `watch` with its state in each hundredth of a second.
+fn watch(path: Path, mut watch: impl FnMut(&str)) {
+    let mut simulation = Simulation::new(path, 3);
+    simulation.add(Algorithm::Bbr, Duration::ZERO);
+    for _ in 0..4000 {
+        simulation.run(SECOND / 100);
+        watch(&simulation.state(0));
+    }
+}
+
+/// draft-ietf-ccwg-bbr-06 section 5.3.3.8: a probe that lost too much delays the next one, but not
+/// for longer than its wait. ProbeRTT does not begin the wait again.
+#[test]
+fn bbr_probes_again_after_a_probe_that_lost_much() {
+    for (megabits, milliseconds) in [(20, 60), (10, 100)] {
+        let (mut since, mut longest) = (0, 0);
+        watch(short_queue(megabits, milliseconds), |state| {
+            let probes = state.contains("state: Refill");
+            since = if probes { 0 } else { since + 1 };
+            longest = longest.max(since);
+        });
+        assert!(longest < 1300, "{longest} hundredths of a second");
+    }
+}
+
+/// draft-ietf-ccwg-bbr-06 section 5.3.3.6: the probe after one that lost too much ends at the bound
+/// that this has set, before anything is lost. The next one goes beyond it.
+#[test]
+fn bbr_probes_with_caution_after_a_probe_that_lost_much() {
+    let mut cautious = Vec::new();
+    watch(short_queue(20, 60), |state| {
+        let is_cautious = state.contains("cautious: true");
+        if cautious.last() != Some(&is_cautious) {
+            cautious.push(is_cautious);
+        }
+    });
+    assert!(cautious.len() > 4, "{cautious:?}");
+}

@@ -20,9 +20,9 @@
 //!   share. A path such as a radio link loses segments without being full, and each of them would
 //!   slow down a flow until its next probe.
 //! - The tolerated share allows for chance, as few segments lose more than their share now and then.
-//! - After a probe that lost too much, the next one waits twice as long, and Cruise leaves as much
-//!   room as CUBIC does, if the path stays full. Flows of Reno and CUBIC beside it need this time and
-//!   room to grow, if the path holds many segments.
+//! - After a probe that lost too much, the next one waits four times as long, and Cruise leaves as
+//!   much room as CUBIC does, if the path stays full. Flows of Reno and CUBIC beside it need this time
+//!   and room to grow, if the path holds many segments.
 //! - Losses in Down do not lower the rate because of a queue: both are those of the probe before it.
 //! - An echo of congestion counts as congestion. The draft leaves this open.
 //!

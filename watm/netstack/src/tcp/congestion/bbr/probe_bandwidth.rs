@@ -16,7 +16,7 @@ const MORE_WAIT: Duration = Duration::from_secs(1);
 /// often as alone (`T_reno_bound`, section 5.3.3.8.2).
 const MOST_ROUNDS: u64 = 63;
 /// The time between probes after one that lost too much, relative to that after others.
-const PATIENCE: u32 = 2;
+const PATIENCE: u32 = 4;
 /// The number of doublings after which the growth of the bound stays the same.
 const MOST_DOUBLINGS: u32 = 30;
 
@@ -106,6 +106,16 @@ impl Cycle {
         self.stop();
     }
 
+    /// Goes on after ProbeRTT. A long wait goes on too: it may be longer than the time from one ProbeRTT
+    /// to the next, and would never end.
+    fn resume(&mut self, now: Instant, random: &mut Random) {
+        if self.lost_much() {
+            self.stop();
+        } else {
+            self.begin(now, random);
+        }
+    }
+
     /// Returns true if the last probe that was not cautious lost too much: it met other flows, or
     /// filled a short queue, and flows of Reno and CUBIC lose with it.
     pub(super) fn lost_much(&self) -> bool {
@@ -139,6 +149,15 @@ impl Bbr {
         self.cycle.begin(now, &mut self.random);
         self.rounds.begin(total_delivered);
         self.state = State::Down;
+    }
+
+    /// Goes on with Cruise after ProbeRTT: little is in flight, so that there is no queue to empty
+    /// (section 5.3.4.4).
+    pub(super) fn cruise(&mut self, now: Instant, total_delivered: u64) {
+        self.latest.reset();
+        self.cycle.resume(now, &mut self.random);
+        self.rounds.begin(total_delivered);
+        self.state = State::Cruise;
     }
 
     /// Fills the pipe before a probe (`StartProbeBW_REFILL`).
@@ -203,7 +222,7 @@ impl Bbr {
     /// Returns true if the pipe is full, or if a cautious probe has reached the bound
     /// (`IsTimeToGoDown`).
     fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
-        if self.cycle.too_high && sample.in_flight >= self.bounds.long {
+        if self.cycle.too_high && self.reaches_bound(sample) {
             self.cycle.cautious = true;
             return true;
         }
@@ -212,6 +231,13 @@ impl Bbr {
             return false;
         }
         self.pipe.full()
+    }
+
+    /// Returns true if a full segment more than was in flight, before this acknowledgement, would
+    /// exceed the long-term bound. The window never exceeds it.
+    fn reaches_bound(&self, sample: &Sample) -> bool {
+        let before = sample.in_flight.saturating_add(sample.newly_delivered);
+        before.saturating_add(self.segment) > self.bounds.long
     }
 
     /// Returns true if the long-term bound limits what is in flight.

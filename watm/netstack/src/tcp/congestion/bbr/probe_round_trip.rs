@@ -136,9 +136,7 @@ impl Bbr {
         self.control.restore_window();
         self.bounds.reset_short_term();
         if self.pipe.was_full() {
-            // Little is in flight, so that there is no queue to empty.
-            self.go_down(now, total_delivered);
-            self.state = State::Cruise;
+            self.cruise(now, total_delivered);
         } else {
             self.state = State::Startup;
         }

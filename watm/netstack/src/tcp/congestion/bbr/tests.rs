@@ -464,26 +464,33 @@ fn a_bound_is_at_least_a_share_of_the_target() {
 fn the_probe_after_a_high_one_waits_and_is_cautious() {
     let mut flow = Flow::probing();
     flow.lose(7, 150 * SEGMENT);
+    assert_eq!(flow.bbr.bounds.long, 149 * SEGMENT);
+    // The window was full, until this acknowledgement of 100 segments.
+    let full = Shape {
+        in_flight: 49 * SEGMENT,
+        ..Shape::default()
+    };
+    let less = Shape {
+        in_flight: 40 * SEGMENT,
+        ..Shape::default()
+    };
     let began = flow.now;
     while flow.bbr.state != State::Refill {
-        flow.rounds(1);
+        flow.ack(less);
     }
-    assert!(flow.now - began > 63 * TRIP * 3 / 2);
-    flow.rounds(1);
+    assert!(flow.now - began > 63 * TRIP * 3);
+    flow.ack(less);
     assert_eq!(flow.bbr.state, State::Up);
-    flow.ack(Shape {
-        in_flight: 150 * SEGMENT,
-        ..Shape::default()
-    });
+    assert_eq!(flow.window(), 149 * SEGMENT);
+    flow.ack(less);
+    assert_eq!(flow.bbr.state, State::Up);
+    flow.ack(full);
     assert_eq!(flow.bbr.state, State::Down);
     // Nothing was lost, so that the next one follows at once.
     flow.rounds(1);
     assert_eq!(flow.bbr.state, State::Refill);
     flow.rounds(1);
-    flow.ack(Shape {
-        in_flight: 150 * SEGMENT,
-        ..Shape::default()
-    });
+    flow.ack(full);
     assert_eq!(flow.bbr.state, State::Up);
 }
 
