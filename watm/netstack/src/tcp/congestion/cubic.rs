@@ -627,6 +627,7 @@ mod tests {
                 in_flight: self.cubic.window(),
                 in_a_row,
                 total_delivered: self.delivered,
+                app_limited: false,
                 window_limited: true,
             });
         }

@@ -204,6 +204,8 @@ pub(crate) struct Timeout {
     /// The number of timeouts in a row, at least 1.
     pub in_a_row: u32,
     pub total_delivered: u64,
+    /// True if the application limited the connection when the first segment in flight was sent.
+    pub app_limited: bool,
     /// True if the window was full at some time in the last round trip.
     pub window_limited: bool,
 }

@@ -444,6 +444,7 @@ impl Sender {
             in_flight,
             in_a_row: self.times_out,
             total_delivered: self.rate.delivered(),
+            app_limited: false,
             window_limited: true,
         });
     }

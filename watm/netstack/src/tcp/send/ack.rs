@@ -228,10 +228,12 @@ impl Transmitter {
                     timeout.is_some_and(|timeout| timeout.answered(advances, unrepeated))
                 }
             };
+        let not_lost = progress.not_lost + unrepeated;
         if self.phase == Phase::Timeout && by_first {
+            self.rate.not_lost(not_lost);
             self.undo_timeout();
-        } else if progress.not_lost + progress.unrepeated > 0 {
-            self.not_lost(progress.not_lost + progress.unrepeated);
+        } else if not_lost > 0 {
+            self.not_lost(not_lost);
         }
     }
 }

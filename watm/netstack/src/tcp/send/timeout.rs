@@ -204,15 +204,18 @@ impl Transmitter {
         // The peer has discarded what it had beyond gaps (RFC 2018 section 8).
         let first = self.outstanding.first();
         let reneged = first.is_some_and(|sent| sent.fate == Fate::Received);
+        let lost = self.outstanding.lost();
         self.outstanding.lose_all(reneged);
         self.urgent = true;
         if !probes {
+            self.rate.lose(self.outstanding.lost() - lost);
             self.narrow();
         }
     }
 
     fn report_timeout(&mut self, now: Instant) {
         let again = self.phase == Phase::Timeout;
+        let first = self.outstanding.first();
         self.congestion.on_timeout(&Timeout {
             now,
             in_flight: self.in_flight(),
@@ -222,6 +225,7 @@ impl Transmitter {
                 1
             },
             total_delivered: self.rate.delivered(),
+            app_limited: first.is_some_and(|sent| sent.stamp.app_limited),
             window_limited: self.usage.full,
         });
         self.doubt = None;

@@ -144,6 +144,7 @@ impl Transmitter {
         self.restore_width();
         let lost = self.outstanding.lost();
         self.outstanding.find_all();
+        self.rate.not_lost(lost);
         self.undo(lost);
     }
 

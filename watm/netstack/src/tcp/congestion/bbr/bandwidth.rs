@@ -96,6 +96,8 @@ impl Latest {
         if !std::mem::replace(&mut self.lost, true) {
             self.until = total_delivered;
             self.quickest = None;
+            self.lost_bytes = 0;
+            self.losses = 0;
         }
     }
 

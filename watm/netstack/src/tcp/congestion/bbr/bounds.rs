@@ -145,7 +145,7 @@ impl Bbr {
     /// Ends a probe that a timeout ends: everything in flight was lost.
     pub(super) fn check_probe_timeout(&mut self, timeout: &Timeout) {
         if self.cycle.is_sampled() {
-            let inflight = timeout.window_limited.then_some(0);
+            let inflight = (!timeout.app_limited).then_some(0);
             self.end_high_probe(inflight, timeout.now, timeout.total_delivered);
         }
     }
@@ -195,7 +195,7 @@ impl Bbr {
             self.bounds.rate = self.bandwidth.most();
         }
         if self.bounds.short == UNBOUNDED {
-            self.bounds.short = self.control.window();
+            self.bounds.short = self.window_before_recovery();
         }
         self.bounds.rate = part(self.bounds.rate, percent).max(self.latest.rate());
         self.bounds.short = part(self.bounds.short, percent).max(self.latest.delivered());

@@ -189,6 +189,12 @@ impl Bbr {
         self.control.saved = self.control.window.max(least);
     }
 
+    /// The window, without the cut of a recovery in progress.
+    pub(super) fn window_before_recovery(&self) -> u64 {
+        let before = if self.recovers { self.control.saved } else { 0 };
+        self.control.window.max(before)
+    }
+
     /// Grows the window to what the model wants, or shrinks it (`SetCwnd`, section 5.6.4.6).
     fn update_window(&mut self, sample: &Sample) {
         let wanted = self.product_at(self.bandwidth(), self.state.window_gain());

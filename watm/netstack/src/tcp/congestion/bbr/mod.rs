@@ -284,6 +284,8 @@ impl Congestion for Bbr {
 
     fn on_timeout(&mut self, timeout: &Timeout) {
         self.note_loss(timeout.total_delivered);
+        self.latest
+            .count_loss(timeout.in_flight as u64, timeout.now);
         self.save_window();
         self.recovers = true;
         self.check_probe_timeout(timeout);

@@ -157,14 +157,15 @@ impl Flow {
         });
     }
 
-    fn time_out(&mut self) {
+    fn time_out(&mut self, app_limited: bool) {
         self.phase = Phase::Timeout;
         self.bbr.on_timeout(&Timeout {
             now: self.now,
             in_flight: PRODUCT as usize,
             in_a_row: 1,
             total_delivered: self.delivered,
-            window_limited: true,
+            app_limited,
+            window_limited: false,
         });
     }
 
@@ -760,7 +761,7 @@ fn a_longer_round_trip_counts_after_ten_seconds() {
 fn a_timeout_leaves_a_segment_and_the_end_of_recovery_restores_the_window() {
     let mut flow = Flow::steady();
     let window = flow.window();
-    flow.time_out();
+    flow.time_out(false);
     assert_eq!(flow.window(), SEGMENT);
     flow.ack(Shape {
         rate: SEGMENT * 100,
@@ -769,17 +770,42 @@ fn a_timeout_leaves_a_segment_and_the_end_of_recovery_restores_the_window() {
     assert_eq!(flow.window(), 4 * SEGMENT);
     flow.end_recovery();
     assert_eq!(flow.window(), window);
-    flow.time_out();
+    flow.time_out(false);
     flow.undo();
     assert_eq!(flow.window(), window);
 }
 
 #[test]
 fn a_timeout_ends_a_probe() {
+    // Pacing limits Up, and not the window.
     let mut flow = Flow::probing();
-    flow.time_out();
+    flow.time_out(false);
     assert_eq!(flow.bbr.state, State::Down);
     assert_eq!(flow.bbr.bounds.long, 70 * SEGMENT);
+    let mut limited = Flow::probing();
+    limited.time_out(true);
+    assert_eq!(limited.bbr.state, State::Down);
+    assert_eq!(limited.bbr.bounds.long, UNBOUNDED);
+}
+
+#[test]
+fn a_timeout_lowers_the_short_term_bounds() {
+    let mut flow = Flow::steady();
+    flow.bbr.latest.reset();
+    let window = flow.window();
+    flow.time_out(false);
+    flow.ack(Shape {
+        rate: RATE / 2,
+        ..Shape::default()
+    });
+    assert_eq!(flow.bbr.bounds.rate, RATE * 70 / 100);
+    assert_eq!(flow.bbr.bounds.short, window * 70 / 100);
+    flow.undo();
+    assert_eq!(flow.bbr.bounds.short, UNBOUNDED);
+    assert_eq!(flow.window(), window);
+    // What is not lost does not add to later losses.
+    flow.lose(1, PRODUCT);
+    assert_eq!(flow.bbr.latest.lost_bytes(), SEGMENT);
 }
 
 #[test]
@@ -900,7 +926,7 @@ fn call_at_random(seed: u64) {
             1 => flow.recover(),
             2 => flow.end_recovery(),
             3 => flow.undo(),
-            4 if draw.chance(20) => flow.time_out(),
+            4 if draw.chance(20) => flow.time_out(draw.chance(50)),
             5 => flow.restart(draw.time()),
             6 if draw.chance(10) => {
                 segment = 500 + draw.0.below(65_000);
