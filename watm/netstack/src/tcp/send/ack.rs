@@ -273,7 +273,7 @@ impl Progress {
         }
         let (echo, offset) = self.echo.filter(|_| self.delivery.bytes() > 0)?;
         let age = timestamp(offset, self.now).wrapping_sub(echo);
-        // An echo of something else would be far off.
-        (age < 60_000).then(|| Duration::from_millis(age.into()))
+        // An echo of something else would be far off. One of the same tick is not older than a tick.
+        (age < 60_000).then(|| Duration::from_millis(age.max(1).into()))
     }
 }
