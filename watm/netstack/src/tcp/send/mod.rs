@@ -274,11 +274,11 @@ impl Transmitter {
         self.queue.clear(pool);
     }
 
-    /// Records that the application has nothing more to send now, after everything that may leave
-    /// has left.
+    /// Records that the application has nothing more to send now, or that there is no memory for it,
+    /// after everything that may leave has left.
     pub(crate) fn limited_by_application(&mut self) {
         let in_flight = self.in_flight();
-        let has_room = in_flight < self.congestion.window();
+        let has_room = in_flight + self.segment() <= self.congestion.window();
         if has_room && self.unsent() == 0 && self.outstanding.lost() == 0 {
             self.rate.limit_by_application(in_flight);
         }
