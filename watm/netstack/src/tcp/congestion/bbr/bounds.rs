@@ -114,9 +114,10 @@ impl Bbr {
         }
     }
 
-    /// Notes that a loss ends the present state, so that it returns if the loss is none.
+    /// Notes that a loss ends the present state, so that it returns if the loss is none. An echo of
+    /// congestion is no loss of a recovery that is over.
     pub(super) fn note_undo_state(&mut self) {
-        if let Some(before) = &mut self.before {
+        if let Some(before) = self.before.as_mut().filter(|before| !before.over) {
             before.ended = Some(self.state);
         }
     }

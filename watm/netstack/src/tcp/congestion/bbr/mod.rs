@@ -92,6 +92,8 @@ pub(crate) struct Bbr {
     recovers: bool,
     /// The state before the first loss of the last recovery.
     before: Option<Box<Before>>,
+    /// True if an echo of congestion waits for a sample.
+    echoed: bool,
     /// The deliveries after which another echo of congestion counts: once in a round trip.
     echo_counts_after: u64,
 }
@@ -148,9 +150,11 @@ impl State {
 }
 
 impl Bbr {
-    /// Makes the state of a new connection (section 5.2.1).
+    /// Makes the state of a new connection (section 5.2.1). A clock that stood still has measured
+    /// no round trip.
     pub(super) fn new(start: &Start) -> Self {
         let segment = (start.segment as u64).max(1);
+        let round_trip = start.round_trip.filter(|trip| !trip.is_zero());
         Bbr {
             segment,
             selective: start.selective,
@@ -162,11 +166,12 @@ impl Bbr {
             latest: Latest::default(),
             bounds: Bounds::default(),
             cycle: Cycle::new(start.now),
-            round_trips: RoundTrips::new(start.now, start.round_trip),
+            round_trips: RoundTrips::new(start.now, round_trip),
             aggregation: Aggregation::new(start.now),
-            control: Control::new(segment, start),
+            control: Control::new(segment, start.lost_handshake, round_trip),
             recovers: false,
             before: None,
+            echoed: false,
             echo_counts_after: 0,
         }
     }
@@ -187,7 +192,7 @@ impl Bbr {
             in_flight: ack.in_flight as u64,
             app_limited: rate.app_limited || self.round_trips.slowed(rate.prior_delivered),
             window_limited: ack.window_limited,
-            round_trip: ack.round_trip,
+            round_trip: ack.round_trip.filter(|trip| !trip.is_zero()),
             phase: ack.phase,
         })
     }
@@ -254,11 +259,12 @@ impl Congestion for Bbr {
     fn on_send(&mut self, _: &Sent) {}
 
     fn on_ack(&mut self, ack: &Ack) {
+        self.echoed |= ack.congestion_echoed;
         let Some(sample) = self.sample(ack) else {
             return;
         };
         self.update_model(&sample);
-        if ack.congestion_echoed {
+        if std::mem::take(&mut self.echoed) {
             self.on_echo(&sample);
         }
         self.update_control(&sample);

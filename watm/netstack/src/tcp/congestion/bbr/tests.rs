@@ -197,22 +197,25 @@ fn the_first_rate_doubles_the_initial_window() {
 
 #[test]
 fn the_first_measured_round_trip_corrects_the_first_rate() {
-    let mut flow = Flow::new(true);
-    flow.bbr = Bbr::new(&Start {
-        now: flow.now,
-        segment: SEGMENT as usize,
-        round_trip: None,
-        lost_handshake: false,
-        selective: true,
-        seed: 1,
-    });
-    assert_eq!(flow.pacing(), 27_700_000);
-    flow.ack(Shape {
-        rate: 100_000,
-        app_limited: true,
-        ..Shape::default()
-    });
-    assert_eq!(flow.pacing(), 2_770_000);
+    // A clock that stands still measures none.
+    for round_trip in [None, Some(Duration::ZERO)] {
+        let mut flow = Flow::new(true);
+        flow.bbr = Bbr::new(&Start {
+            now: flow.now,
+            segment: SEGMENT as usize,
+            round_trip,
+            lost_handshake: false,
+            selective: true,
+            seed: 1,
+        });
+        assert_eq!(flow.pacing(), 27_700_000);
+        flow.ack(Shape {
+            rate: 100_000,
+            app_limited: true,
+            ..Shape::default()
+        });
+        assert_eq!(flow.pacing(), 2_770_000);
+    }
 }
 
 #[test]
@@ -590,6 +593,52 @@ fn an_echo_of_congestion_counts_once_in_a_round_trip() {
     });
     assert_eq!(flow.bbr.state, State::Down);
     assert_eq!(flow.bbr.bounds.long, 150 * SEGMENT);
+}
+
+#[test]
+fn an_echo_that_delivers_nothing_waits_for_a_delivery() {
+    let mut flow = Flow::steady();
+    flow.bbr.latest.reset();
+    flow.bbr.on_ack(&Ack {
+        now: flow.now,
+        delivered: 0,
+        acknowledged: 0,
+        in_flight: PRODUCT as usize,
+        total_delivered: flow.delivered,
+        round_trip: None,
+        smoothed: TRIP,
+        least: TRIP,
+        rate: None,
+        phase: Phase::Open,
+        window_limited: false,
+        most_in_flight: PRODUCT as usize,
+        congestion_echoed: true,
+    });
+    flow.ack(Shape {
+        rate: RATE / 2,
+        ..Shape::default()
+    });
+    assert_eq!(flow.bbr.bounds.rate, RATE * 85 / 100);
+}
+
+#[test]
+fn an_echo_is_no_loss_of_the_recovery_before_it() {
+    let mut flow = Flow::steady();
+    flow.lose(1, PRODUCT);
+    flow.recover();
+    flow.rounds(1);
+    flow.end_recovery();
+    flow.now = flow.now + Duration::from_secs(3);
+    flow.rounds(2);
+    assert_eq!(flow.bbr.state, State::Up);
+    flow.ack(Shape {
+        echo: true,
+        in_flight: 150 * SEGMENT,
+        ..Shape::default()
+    });
+    assert_eq!(flow.bbr.state, State::Down);
+    flow.undo();
+    assert_eq!(flow.bbr.state, State::Down);
 }
 
 #[test]
