@@ -240,7 +240,9 @@ impl Transmitter {
     /// router that does not report it (RFC 2923 section 2.1).
     fn narrow(&mut self) {
         let width = Width::after_silence(self.trips.timeouts(), self.path.is_ipv4);
-        let is_long = self.una.until(self.next) > self.path.segment_of(width);
+        let segment = self.segment();
+        let first = self.outstanding.first().map_or(0, |sent| sent.len());
+        let is_long = first.min(segment) > self.path.segment_of(width);
         if is_long && width > self.path.width() {
             if let Some(timeout) = &mut self.spurious {
                 timeout.narrowed(width);
