@@ -392,14 +392,15 @@ impl Curve {
         }
     }
 
-    /// Changes the size of segments. The window keeps their number.
+    /// Changes the size of segments. The window keeps their number, but larger ones do not
+    /// make it grow (`tcp_mtup_probe_success` of Linux).
     fn set_segment(&mut self, segment: usize) {
         if segment == self.segment {
             return;
         }
         let ratio = segment as f32 / self.segment as f32;
         let scale = |bytes: usize| (bytes as f32 * ratio) as usize;
-        self.window = scale(self.window).max(segment);
+        self.window = scale(self.window).min(self.window).max(segment);
         if self.threshold != usize::MAX {
             self.threshold = scale(self.threshold);
         }

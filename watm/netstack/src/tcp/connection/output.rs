@@ -68,7 +68,7 @@ impl Connection {
         let mut header = self.header(chosen.start, Flags::ACK, cx);
         header.capable = self.ecn.capable && !chosen.again;
         header.flags = header.flags | Flags::CWR.only_if(chosen.reduced);
-        let segment = self.transmitter.segment();
+        let segment = chosen.segment;
         let unfinished = cx.io.sink.finishes(self.key.peer);
         let mut train = Train::new(&self.key, &header, cx.buffer);
         let mut start = chosen.start;

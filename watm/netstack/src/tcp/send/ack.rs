@@ -73,6 +73,7 @@ impl Transmitter {
             self.trips.measure(trip, now);
         }
         self.detect_losses(acknowledged > 0, now);
+        self.end_width_probe();
         let delivered = progress.delivery.bytes();
         let rate = self.rate.sample(progress.delivery, self.trips.least());
         if delivered > 0 || ack.congested {

@@ -19,6 +19,8 @@ pub(crate) struct Chosen {
     pub again: bool,
     /// True if it must report that the window was reduced (CWR of RFC 3168 section 6.1.2).
     pub reduced: bool,
+    /// The most payload bytes of each of its segments.
+    pub segment: usize,
 }
 
 impl Transmitter {
@@ -57,6 +59,7 @@ impl Transmitter {
             self.outstanding
                 .sent_again(chosen.start, chosen.end, now, stamp);
             self.doubt_sent_again(chosen.start, chosen.end);
+            self.width_sent_again(chosen.start, now);
         } else {
             self.outstanding.push(Transmission {
                 start: chosen.start,
@@ -123,6 +126,7 @@ impl Transmitter {
             end: lost.start.plus(len),
             again: true,
             reduced: false,
+            segment,
         })
     }
 
@@ -140,11 +144,13 @@ impl Transmitter {
             Some(_) => most.min(self.quantum()),
             None => most,
         };
+        let probe = self.begin_width_probe(now);
         Some(Chosen {
             start: self.next,
-            end: self.next.plus(len.min(sendable)),
+            end: self.next.plus(probe.unwrap_or(len.min(sendable))),
             again: false,
             reduced: self.reduced,
+            segment: probe.unwrap_or(self.segment()),
         })
     }
 

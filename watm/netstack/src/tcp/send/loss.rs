@@ -6,6 +6,7 @@ use super::Transmitter;
 use super::outstanding::{Outstanding, Transmission};
 use super::rack::REORDERED;
 use crate::tcp::congestion::{Congestion, Loss, Phase, Rate, Recovery};
+use crate::tcp::sequence::Sequence;
 
 impl Transmitter {
     /// Looks for losses. `advanced`: new bytes were acknowledged.
@@ -61,6 +62,7 @@ impl Transmitter {
         let tolerance = self.rack.tolerance(segment, self.congestion.window() / 2);
         let passed = self.outstanding.received_end();
         let passed = passed.map(|end| end.minus(tolerance));
+        let probe = self.width_probe();
         let mut due = None;
         let Transmitter {
             outstanding, rack, ..
@@ -77,14 +79,16 @@ impl Transmitter {
             }
         };
         let full = self.usage.full;
-        mark_lost(
+        let probe_lost = mark_lost(
             outstanding,
             lost,
+            probe,
             (&mut self.rate, &mut *self.congestion),
             full,
             now,
         );
         self.rack.set_due(due);
+        self.urgent |= probe_lost;
     }
 
     /// Marks the first segment after three duplicate acknowledgements, and after each one that
@@ -95,6 +99,9 @@ impl Transmitter {
         if !begins && !partial {
             return;
         }
+        if self.lose_width_probe() {
+            return;
+        }
         let segment = self.segment();
         if let Some(sent) = self.outstanding.lose_first(segment) {
             let full = self.usage.full;
@@ -103,21 +110,27 @@ impl Transmitter {
     }
 }
 
-/// Marks transmissions as lost, and reports each of them.
+/// Marks transmissions as lost, and reports each of them but the probe of a wider path, whose first
+/// number is given: it may be too long (RFC 4821 section 7.6.2). Returns true if the probe is lost.
 fn mark_lost(
     outstanding: &mut Outstanding,
     mut lost: impl FnMut(&Transmission) -> bool,
+    probe: Option<Sequence>,
     (rate, congestion): (&mut Rate, &mut dyn Congestion),
     window_limited: bool,
     now: Instant,
-) {
+) -> bool {
+    let mut probe_lost = false;
     outstanding.lose(|sent| {
         let is_lost = lost(sent);
-        if is_lost {
+        let is_probe = probe == Some(sent.start);
+        if is_lost && !is_probe {
             report_lost(sent, (rate, congestion), window_limited, now);
         }
+        probe_lost |= is_lost && is_probe;
         is_lost
     });
+    probe_lost
 }
 
 fn report_lost(

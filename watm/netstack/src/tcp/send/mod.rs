@@ -11,6 +11,7 @@ mod pacing;
 mod path;
 mod rack;
 pub(crate) mod round_trip;
+mod search;
 mod timeout;
 mod undo;
 pub(crate) mod width;
@@ -24,6 +25,7 @@ use self::pacing::Pacer;
 use self::path::PathMtu;
 use self::rack::Rack;
 use self::round_trip::RoundTrip;
+use self::search::Search;
 use self::timeout::TailProbe;
 use self::undo::{Doubt, SpuriousTimeout};
 use super::buffer::{Buffer, CHUNK, Pool};
@@ -47,6 +49,8 @@ pub(crate) struct Transmitter {
     next: Sequence,
     window: PeerWindow,
     path: PathMtu,
+    /// The search for a wider path, if segments are shorter than the path to the peer allows.
+    search: Option<Box<Search>>,
     /// True if the peer reports bytes beyond a gap (SACK).
     selective: bool,
     /// The offset of the timestamp clock, if the peer echoes timestamps.
@@ -143,6 +147,7 @@ impl Transmitter {
             },
             congestion: congestion(path.segment()),
             path,
+            search: None,
             selective: established.selective,
             clock: established.clock,
             outstanding: Outstanding::default(),
@@ -231,13 +236,17 @@ impl Transmitter {
     }
 
     /// The bytes that may be taken from the application: the room of the congestion window after
-    /// retransmissions, in full segments.
+    /// retransmissions, in full segments or for a probe of a wider path.
     pub(crate) fn room(&self) -> usize {
         let queued = self.base.until(self.queued_end);
         let unreceived = self.in_flight() + self.outstanding.lost() + self.unsent();
         let room = self.congestion.window().saturating_sub(unreceived);
         let room = room.min(MOST_QUEUED.saturating_sub(queued));
-        room - room % self.segment()
+        let room = room - room % self.segment();
+        match self.due_width_probe() {
+            Some(probe) if room > 0 => room.max(probe),
+            _ => room,
+        }
     }
 
     /// Appends bytes of the application.

@@ -1,5 +1,6 @@
 //! The size of segments: what the peer takes, and what the path carries (RFC 9293 section 3.7.1).
 
+use super::search::Search;
 use super::width::Width;
 use super::{Established, Transmitter};
 
@@ -38,8 +39,13 @@ impl PathMtu {
 
     /// The same with segments of this width.
     pub(super) fn segment_of(&self, width: Width) -> usize {
-        let mtu = width.mtu(self.mtu);
-        self.most.min(mtu.saturating_sub(self.headers)).max(1)
+        let payload = self.mtu_of(width).saturating_sub(self.headers);
+        self.most.min(payload).max(1)
+    }
+
+    /// The largest packet with this width, in bytes.
+    pub(super) fn mtu_of(&self, width: Width) -> usize {
+        width.mtu(self.mtu)
     }
 
     pub(super) fn width(&self) -> Width {
@@ -50,7 +56,7 @@ impl PathMtu {
 impl Transmitter {
     /// The largest packet, in bytes.
     pub(crate) fn mtu(&self) -> usize {
-        self.path.width.mtu(self.path.mtu)
+        self.path.mtu_of(self.path.width)
     }
 
     /// Set the MTU of the path to the peer. Returns true if there is something to do: segments in
@@ -66,15 +72,20 @@ impl Transmitter {
     pub(crate) fn too_long(&mut self, mtu: usize) -> bool {
         let width = Width::of_path(mtu, self.path.is_ipv4);
         if mtu >= self.mtu() || width <= self.path.width {
-            return false;
+            return self.refuse_width_probe(mtu);
         }
         self.set_width(width);
+        if let Some(search) = &mut self.search {
+            search.narrow_since(self.last_sent);
+        }
         true
     }
 
+    /// Changes the width, and begins the search for a wider path.
     pub(super) fn set_width(&mut self, width: Width) {
         let before = self.segment();
         self.path.width = width;
+        self.search = Search::beyond(width);
         self.resized(before);
     }
 

@@ -100,6 +100,7 @@ impl Transmitter {
                     end: last.end,
                     again: true,
                     reduced: false,
+                    segment: self.segment(),
                 }
             }
             len => self.first_new(len),
@@ -150,6 +151,7 @@ impl Transmitter {
             end: self.next.plus(len.min(self.unsent())),
             again: false,
             reduced: false,
+            segment: self.segment(),
         }
     }
 
@@ -191,8 +193,11 @@ impl Transmitter {
 
     /// Handles a retransmission timeout (RFC 6298 section 5).
     fn time_out(&mut self, now: Instant) {
-        self.trips.back_off();
         self.waiting_since = now;
+        if self.phase == Phase::Open && self.lose_width_probe() {
+            return;
+        }
+        self.trips.back_off();
         self.forget_tail_probe();
         self.rack.set_due(None);
         self.duplicates = 0;

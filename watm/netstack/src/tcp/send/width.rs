@@ -36,6 +36,14 @@ impl Width {
         }
     }
 
+    /// The next larger width.
+    pub(crate) fn wider(self) -> Width {
+        match self {
+            Width::Narrowest => Width::Narrow,
+            Width::Narrow | Width::Full => Width::Full,
+        }
+    }
+
     /// The size in bytes, on a path to the peer with this MTU.
     pub(crate) fn mtu(self, path: usize) -> usize {
         match self {
