@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::BitOr;
 
+use smoltcp::wire::Ipv4Packet;
 use watm_core::packets::{Checksum, PacketInfo};
 
 use super::options::Written;
@@ -93,6 +94,8 @@ pub(crate) struct Train<'a> {
     payload: usize,
     /// The traffic class, until the header of IP is written with the first packet.
     class: Option<u8>,
+    /// The identification of the next packet, if routers may fragment it.
+    identification: Option<u16>,
 }
 
 impl<'a> Train<'a> {
@@ -108,7 +111,13 @@ impl<'a> Train<'a> {
             payload: buffer.len(),
             buffer,
             class: Some(if header.capable { CAPABLE } else { 0 }),
+            identification: None,
         }
+    }
+
+    /// Lets routers fragment the packets. The first one gets this identification.
+    pub(crate) fn identify(&mut self, first: Option<u16>) {
+        self.identification = first;
     }
 
     /// Sends a segment.
@@ -177,12 +186,24 @@ impl<'a> Train<'a> {
             }
             None => ip::set_length(self.buffer),
         }
+        if let Some(identification) = &mut self.identification {
+            allow_fragments(self.buffer, *identification);
+            *identification = identification.wrapping_add(1);
+        }
     }
 
     /// The source and the destination of the packets.
     fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.key.destination.ip(), self.key.source.ip())
     }
+}
+
+/// Lets routers fragment a packet of IPv4 (RFC 791 section 3.1).
+fn allow_fragments(packet: &mut [u8], identification: u16) {
+    let mut header = Ipv4Packet::new_unchecked(packet);
+    header.set_dont_frag(false);
+    header.set_ident(identification);
+    header.fill_checksum();
 }
 
 /// Appends a header whose checksum is zero.

@@ -1,6 +1,7 @@
 //! A connection of a script: both sides' numbers, the application's bytes, and the rules that every
 //! packet of the stack must keep.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use watm_core::Instant;
@@ -54,6 +55,8 @@ pub struct Connection {
     pub read: i64,
     pub endless: bool,
     pub closed: bool,
+    /// The identifications of packets that routers may fragment.
+    pub identifications: BTreeSet<u16>,
 }
 
 impl Connection {
@@ -84,6 +87,7 @@ impl Connection {
             read: 0,
             endless: false,
             closed: false,
+            identifications: BTreeSet::new(),
         }
     }
 

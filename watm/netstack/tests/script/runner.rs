@@ -29,6 +29,8 @@ pub struct Packet {
     pub connection: usize,
     pub segment: Segment,
     pub length: usize,
+    /// True if routers may fragment it.
+    pub divisible: bool,
     /// Its segment before this number was sent already.
     pub before: i64,
 }
@@ -180,6 +182,10 @@ impl Runner {
             one.ours = from;
             let before = one.nxt;
             let noted = one.note(&segment, packet.len(), mtu);
+            let identification = identification(&packet);
+            if identification.is_some_and(|number| !one.identifications.insert(number)) {
+                return Err("an identification is repeated".into());
+            }
             let text = describe(&segment, one);
             self.note(&format!("> {text}"));
             noted.map_err(|reason| format!("{reason}: {text}"))?;
@@ -194,6 +200,7 @@ impl Runner {
                 connection: index,
                 segment,
                 length: packet.len(),
+                divisible: identification.is_some(),
                 before,
             });
         }
@@ -308,4 +315,10 @@ impl Runner {
             _ => Ok(()),
         }
     }
+}
+
+/// The identification of a packet that routers may fragment.
+fn identification(packet: &[u8]) -> Option<u16> {
+    let may = packet[0] >> 4 == 4 && packet[6] & 0x40 == 0;
+    may.then(|| u16::from_be_bytes([packet[4], packet[5]]))
 }

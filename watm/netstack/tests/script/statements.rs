@@ -812,7 +812,9 @@ impl Runner {
                 reduced: packet.segment.has(CWR),
             };
             measures.sent(piece, packet.before, one.ack, packet.at);
-            let passes = receiver.carry(piece, packet.length, measures.segments, path, packet.at);
+            // The longest of its pieces that pass as one.
+            let whole = if packet.divisible { 0 } else { packet.length };
+            let passes = receiver.carry(piece, whole, measures.segments, path, packet.at);
             measures.lost += u64::from(!passes);
         }
         Ok(())

@@ -71,6 +71,7 @@ impl Connection {
         let segment = chosen.segment;
         let unfinished = cx.io.sink.finishes(self.key.peer);
         let mut train = Train::new(&self.key, &header, cx.buffer);
+        train.identify(self.transmitter.identify(chosen));
         let mut start = chosen.start;
         let mut segments = 0;
         while chosen.end.is_after(start) {

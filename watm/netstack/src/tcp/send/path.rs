@@ -1,7 +1,8 @@
 //! The size of segments: what the peer takes, and what the path carries (RFC 9293 section 3.7.1).
 
+use super::choose::Chosen;
 use super::search::Search;
-use super::width::Width;
+use super::width::{NARROWEST, Width};
 use super::{Established, Transmitter};
 
 /// The size of full segments on a path.
@@ -15,6 +16,9 @@ pub(super) struct PathMtu {
     headers: usize,
     /// The most bytes of payload that the peer takes.
     most: usize,
+    /// The identification of the next packet, if routers may fragment packets: the path carries less
+    /// than the narrowest width.
+    identification: Option<u16>,
     pub(super) is_ipv4: bool,
 }
 
@@ -28,6 +32,7 @@ impl PathMtu {
             width: Width::default(),
             headers: established.headers,
             most: established.peer_segment.saturating_sub(options),
+            identification: None,
             is_ipv4: established.is_ipv4,
         }
     }
@@ -71,22 +76,49 @@ impl Transmitter {
     /// segments get smaller.
     pub(crate) fn too_long(&mut self, mtu: usize) -> bool {
         let width = Width::of_path(mtu, self.path.is_ipv4);
-        if mtu >= self.mtu() || width <= self.path.width {
+        let narrows = width > self.path.width;
+        let divides = mtu < NARROWEST && self.path.is_ipv4 && self.path.identification.is_none();
+        if mtu >= self.mtu() || !narrows && !divides {
             return self.refuse_width_probe(mtu);
         }
-        self.set_width(width);
+        if narrows {
+            self.set_width(width);
+        }
+        if divides {
+            self.allow_fragments(mtu);
+        }
         if let Some(search) = &mut self.search {
             search.narrow_since(self.last_sent);
         }
         true
     }
 
+    /// The identification of the first packet of a range, if routers may fragment its packets. Each
+    /// packet takes the next one, so that none comes again soon (RFC 6864 section 4.1).
+    pub(crate) fn identify(&mut self, chosen: &Chosen) -> Option<u16> {
+        let is_probe = chosen.segment > self.segment();
+        let first = self.path.identification.filter(|_| !is_probe)?;
+        let packets = chosen.start.until(chosen.end).div_ceil(chosen.segment);
+        self.path.identification = Some(first.wrapping_add(packets as u16));
+        Some(first)
+    }
+
     /// Changes the width, and begins the search for a wider path.
     pub(super) fn set_width(&mut self, width: Width) {
         let before = self.segment();
         self.path.width = width;
+        self.path.identification = None;
         self.search = Search::beyond(width);
         self.resized(before);
+    }
+
+    /// Lets routers fragment packets. Those of [`NARROWEST`] bytes pass every path only in fragments
+    /// (RFC 791 section 3.2). Longer packets in flight than `mtu` bytes are sent again.
+    fn allow_fragments(&mut self, mtu: usize) {
+        self.path.identification = Some(self.next.0 as u16);
+        let headers = self.path.headers;
+        self.outstanding.lose(|sent| sent.len() + headers > mtu);
+        self.urgent |= self.outstanding.lost() > 0;
     }
 
     /// Adapts to another segment size. Segments that became too long are sent again. Their loss is
