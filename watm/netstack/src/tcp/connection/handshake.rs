@@ -159,17 +159,19 @@ impl Handshake {
 
     /// Processes a segment. An open connection has not processed its payload yet.
     pub(crate) fn arrive(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
-        match &self.peer {
+        match self.peer {
             None => self.arrive_dialled(segment, now),
             Some(_) if segment.resets() => Answer::Refused,
-            Some(_) if segment.opens() => {
+            Some(ref mut peer) if segment.opens() => {
+                // A peer without an answer may withdraw its offer (RFC 3168 section 6.1.1.1).
+                peer.ecn &= segment.flags.has(Flags::ECE | Flags::CWR);
                 self.due = now;
                 Answer::None
             }
             Some(peer) => match segment.acknowledges {
                 None => Answer::None,
                 Some(acknowledged) if acknowledged != self.start.first.plus(1) => Answer::Reset,
-                Some(_) => Answer::Open(self.establish(*peer, segment, now)),
+                Some(_) => Answer::Open(self.establish(peer, segment, now)),
             },
         }
     }
