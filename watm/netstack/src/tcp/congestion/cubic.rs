@@ -13,8 +13,7 @@ use core::time::Duration;
 use watm_core::Instant;
 
 use super::{
-    Ack, Congestion, INITIAL_SEGMENTS, IdleRestart, Loss, Phase, Recovery, Sent, Start, Timeout,
-    Undo,
+    Ack, Congestion, IdleRestart, Loss, Phase, Recovery, Sent, Start, Timeout, Undo, initial_window,
 };
 
 /// The least window in segments, except after a timeout (RFC 5681 section 3.1).
@@ -207,7 +206,7 @@ impl Cubic {
     /// The part of the window that the flow uses: all of it if it is limited by it. Its unused part
     /// goes on a loss (RFC 7661 section 4.4.1).
     fn used(&self, limited: bool, flight: usize) -> usize {
-        let initial = INITIAL_SEGMENTS * self.curve.segment;
+        let initial = initial_window(self.curve.segment);
         match limited {
             true => self.curve.window,
             false => self.curve.window.min(flight.max(initial)),
@@ -375,13 +374,13 @@ fn waited(took: Duration, least: Duration) -> bool {
 
 impl Curve {
     fn new(start: &Start) -> Self {
-        let segments = match start.lost_handshake {
-            true => 1,
-            false => INITIAL_SEGMENTS,
+        let window = match start.lost_handshake {
+            true => start.segment,
+            false => initial_window(start.segment),
         };
         Curve {
             segment: start.segment,
-            window: segments * start.segment,
+            window,
             threshold: usize::MAX,
             flat_at: 0.0,
             flat: 0.0,
@@ -411,7 +410,7 @@ impl Curve {
 
     /// Halves a window that is not used, down to the initial one.
     fn decay(&mut self) {
-        let initial = INITIAL_SEGMENTS * self.segment;
+        let initial = initial_window(self.segment);
         if self.window > initial {
             self.threshold = self.threshold.max(self.window / 4 * 3);
             self.window = initial.max(self.window / 2);

@@ -39,8 +39,11 @@ pub(crate) use rate::{Delivery, Rate, RateSample, Stamp};
 
 pub(crate) use crate::config::Algorithm;
 
-/// The initial window in segments (RFC 6928).
+/// The initial window in segments, and its bytes if segments are long (RFC 6928 section 2).
 pub(crate) const INITIAL_SEGMENTS: usize = 10;
+const INITIAL_BYTES: usize = 14_600;
+/// The least initial window in segments, however long they are.
+const LEAST_INITIAL_SEGMENTS: usize = 2;
 
 impl Algorithm {
     /// Makes the state of a connection whose handshake is complete.
@@ -50,6 +53,13 @@ impl Algorithm {
             Algorithm::Bbr => Box::new(Bbr::new(start)),
         }
     }
+}
+
+/// The initial window in bytes for full segments of `segment` bytes (RFC 6928 section 2).
+fn initial_window(segment: usize) -> usize {
+    let least = segment.saturating_mul(LEAST_INITIAL_SEGMENTS);
+    let most = segment.saturating_mul(INITIAL_SEGMENTS);
+    most.min(least.max(INITIAL_BYTES))
 }
 
 /// The state of one connection's congestion control. See the module's documentation for the order

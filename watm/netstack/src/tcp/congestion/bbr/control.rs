@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::arithmetic::{part, rate, volume};
 use super::{Bbr, LEAST_SEGMENTS, Sample, State};
-use crate::tcp::congestion::INITIAL_SEGMENTS;
+use crate::tcp::congestion::initial_window;
 
 /// The part of the bandwidth at which to pace, in percent: a little less than all of it keeps queues
 /// short (`PacingMarginPercent`, section 2.5).
@@ -38,7 +38,7 @@ impl Control {
     /// Makes the outputs of a new connection (`InitPacingRate`, sections 5.6.2 and 5.6.4.1). The
     /// window is a segment if the handshake lost a packet (RFC 5681 section 3.1).
     pub(super) fn new(segment: u64, lost_handshake: bool, round_trip: Option<Duration>) -> Self {
-        let window = segment.saturating_mul(INITIAL_SEGMENTS as u64);
+        let window = initial_window(segment as usize) as u64;
         Control {
             window: if lost_handshake { segment } else { window },
             saved: 0,
@@ -127,7 +127,7 @@ impl Bbr {
     }
 
     fn initial_window(&self) -> u64 {
-        self.segment.saturating_mul(INITIAL_SEGMENTS as u64)
+        initial_window(self.segment as usize) as u64
     }
 
     /// The bytes in flight for `bandwidth` times `gain` percent (`Inflight`).
