@@ -91,8 +91,10 @@ struct Curve {
     /// The flat point of CUBIC's curve: its time in seconds after the epoch, and the window there.
     flat_at: f32,
     flat: f32,
-    /// The window that Reno would have.
+    /// The window that Reno would have, and the used part of the window before it shrank
+    /// (`cwnd_prior`).
     reno: f32,
+    prior: f32,
     /// The time when growth by CUBIC began, moved forward by the time in which the window was not
     /// filled.
     epoch: Option<Instant>,
@@ -355,7 +357,7 @@ impl Congestion for Cubic {
             let used = self.used(timeout.window_limited, timeout.in_flight);
             self.shrink_once(used);
         }
-        self.curve.window = self.curve.segment;
+        self.curve.time_out();
     }
 
     fn on_undo(&mut self, undo: &Undo) {
@@ -385,6 +387,7 @@ impl Curve {
             flat_at: 0.0,
             flat: 0.0,
             reno: 0.0,
+            prior: 0.0,
             epoch: None,
             conservative: None,
             queues: false,
@@ -404,6 +407,7 @@ impl Curve {
             self.threshold = scale(self.threshold);
         }
         self.flat *= ratio;
+        self.prior *= ratio;
         self.segment = segment;
         self.epoch = None;
     }
@@ -440,7 +444,7 @@ impl Curve {
             now
         });
         let share = bytes as f32 / window;
-        let alpha = if self.reno < self.flat { ALPHA } else { 1.0 };
+        let alpha = if self.reno < self.prior { ALPHA } else { 1.0 };
         self.reno += alpha * segment * share;
         let ahead = (now - epoch + smoothed).as_secs_f32() - self.flat_at;
         let target = (C * segment * ahead.powi(3) + self.flat).clamp(window, 1.5 * window);
@@ -450,6 +454,7 @@ impl Curve {
     /// Shrinks the window after a loss, of which `used` bytes were used.
     fn shrink(&mut self, used: usize) {
         let window = used as f32;
+        self.prior = window;
         // A flow with a smaller window than before makes room for others (RFC 9438 section 4.7).
         self.flat = match window < self.flat {
             true => window * (1.0 + BETA) / 2.0,
@@ -459,6 +464,14 @@ impl Curve {
         self.threshold = self.window;
         self.epoch = None;
         self.conservative = None;
+    }
+
+    /// Shrinks the window after a timeout. Its growth begins anew where congestion avoidance begins
+    /// (RFC 9438 section 4.8).
+    fn time_out(&mut self) {
+        self.window = self.segment;
+        self.flat = 0.0;
+        self.epoch = None;
     }
 
     /// Returns to the state `before`, because the reason for shrinking was wrong.
@@ -744,6 +757,43 @@ mod tests {
         assert!(windows.is_sorted());
         flow.time_out(1);
         assert_eq!(flow.cubic.window(), SEGMENT);
+    }
+
+    #[test]
+    fn after_a_timeout_growth_begins_anew_where_slow_start_ends() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 100 * SEGMENT;
+        flow.time_out(1);
+        flow.cubic.on_recovery_end(flow.now);
+        while flow.cubic.window() < 70 * SEGMENT {
+            flow.full_round(TRIP);
+        }
+        // Reno's growth is 0.53 segments in a round trip (RFC 9438 sections 4.3 and 4.8).
+        let windows: Vec<usize> = (0..20).map(|_| flow.full_round(TRIP) / SEGMENT).collect();
+        assert!((78..=82).contains(&windows[19]), "{windows:?}");
+    }
+
+    #[test]
+    fn growth_is_that_of_reno_up_to_the_former_window() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 20 * SEGMENT;
+        // The second shrink lowers the flat point (RFC 9438 section 4.7).
+        for expected in [14, 9] {
+            assert_eq!(flow.lose(10) / SEGMENT, expected);
+            flow.cubic.on_recovery_end(flow.now);
+        }
+        let grew = |flow: &mut Flow| {
+            let before = flow.cubic.window();
+            flow.full_round(TRIP / 10) - before
+        };
+        while flow.cubic.window() < 13 * SEGMENT {
+            let grew = grew(&mut flow);
+            assert!(grew < SEGMENT / 10 * 7, "{grew}");
+        }
+        while flow.cubic.window() < 14 * SEGMENT {
+            grew(&mut flow);
+        }
+        assert!(grew(&mut flow) > SEGMENT / 10 * 8);
     }
 
     #[test]
