@@ -119,7 +119,7 @@ struct Round {
     /// Its quickest measurement, and the number of measurements.
     quickest: Option<Measured>,
     samples: u8,
-    /// The least round trip of the rounds before.
+    /// The least round trip of the last round that was measured.
     last: Option<Duration>,
 }
 
@@ -248,14 +248,17 @@ impl Cubic {
             ..
         } = self.round;
         let quickest = quickest.filter(|_| samples >= SAMPLES_AT_THE_END);
+        let was_conservative = self.curve.conservative.is_some();
         if let Some(quickest) = quickest {
             self.curve.judge(&quickest, last);
         }
-        self.curve.end_round();
+        if was_conservative {
+            self.curve.end_round();
+        }
         self.curve.queues = quickest.is_some_and(|trip| waited(trip.took, ack.least));
         self.round = Round {
             until: ack.total_delivered,
-            last: last.into_iter().chain(quickest.map(|trip| trip.took)).min(),
+            last: quickest.map(|trip| trip.took).or(last),
             ..Round::default()
         };
     }
@@ -511,7 +514,7 @@ impl Curve {
     fn end_round(&mut self) {
         if let Some(conservative) = &mut self.conservative {
             conservative.rounds += 1;
-            if conservative.rounds > CONSERVATIVE_ROUNDS {
+            if conservative.rounds >= CONSERVATIVE_ROUNDS {
                 self.end_slow_start();
             }
         }
@@ -653,7 +656,8 @@ mod tests {
         for window in [20, 40, 80] {
             assert_eq!(flow.full_round(TRIP), window * SEGMENT);
         }
-        // Round trips get longer: growth is conservative for five rounds, and ends.
+        // Round trips get longer: growth is conservative for five rounds, of which the first is a part of
+        // one, and ends (RFC 9406 section 4.2).
         flow.full_round(TRIP.mul_f64(1.2));
         let windows = Vec::from_iter((0..8).map(|_| flow.full_round(TRIP.mul_f64(1.2))));
         let grew: Vec<f64> = windows
@@ -664,7 +668,7 @@ mod tests {
             grew[..3].iter().all(|grew| (1.2..1.26).contains(grew)),
             "{grew:?}"
         );
-        assert!(grew[6] < 1.05, "{grew:?}");
+        assert!(grew[3..].iter().all(|grew| *grew < 1.05), "{grew:?}");
         // The queue was short-lived.
         let mut flow = Flow::new();
         for took in [TRIP, TRIP, TRIP.mul_f64(1.2), TRIP.mul_f64(1.2)] {
@@ -674,6 +678,17 @@ mod tests {
         flow.full_round(TRIP);
         let before = flow.cubic.window();
         assert!(flow.full_round(TRIP) > before / 10 * 19);
+    }
+
+    #[test]
+    fn a_round_trip_is_compared_to_those_of_the_round_before() {
+        let mut flow = Flow::new();
+        for took in [1.0, 1.0, 1.1, 1.2, 1.3] {
+            flow.full_round(TRIP.mul_f64(took));
+        }
+        assert!(flow.cubic.curve.conservative.is_none());
+        flow.full_round(TRIP.mul_f64(1.5));
+        assert!(flow.cubic.curve.conservative.is_some());
     }
 
     #[test]
