@@ -77,8 +77,6 @@ pub(crate) struct Cubic {
     arrived: usize,
     lost: usize,
     episode: Option<Box<Episode>>,
-    /// The deliveries after which another echo of congestion counts: once in a round trip.
-    echo_counts_after: u64,
 }
 
 /// The window, and the curve along which it grows.
@@ -130,12 +128,17 @@ struct Measured {
     flight: usize,
 }
 
-/// A recovery: the state to which it returns if it is spurious.
+/// The reaction to losses and echoes of congestion in one window of data, at most one reduction
+/// (RFC 3168 section 6.1.2). It lasts as long as the recovery, or for a round trip after an echo.
 #[derive(Debug, Clone)]
 struct Episode {
+    /// The state to which it returns if the losses are spurious. An echo shrinks this one too.
     before: Curve,
-    /// True if the window has shrunk.
+    /// True if the window has shrunk, and true if an echo is among the reasons.
     shrank: bool,
+    echoed: bool,
+    /// The deliveries after which it is over, unless there is a recovery.
+    until: u64,
     /// True if it is over. The peer may still report that it was spurious.
     over: bool,
 }
@@ -152,7 +155,6 @@ impl Cubic {
             arrived: 0,
             lost: 0,
             episode: None,
-            echo_counts_after: 0,
         }
     }
 
@@ -184,13 +186,15 @@ impl Cubic {
         self.arrived / TOLERATED
     }
 
-    /// The recovery in progress, which begins now if there is none.
+    /// The episode in progress, which begins now if there is none.
     fn episode(&mut self) -> &mut Episode {
         self.episode.take_if(|episode| episode.over);
         self.episode.get_or_insert_with(|| {
             Box::new(Episode {
                 before: self.curve.clone(),
                 shrank: false,
+                echoed: false,
+                until: 0,
                 over: false,
             })
         })
@@ -263,15 +267,35 @@ impl Cubic {
         };
     }
 
-    /// Shrinks the window because of an echo of congestion, once in a window (RFC 3168
-    /// section 6.1.2).
+    /// Shrinks the window because of an echo of congestion, unless losses in the same window of data
+    /// did.
     fn heed_echo(&mut self, ack: &Ack) {
-        if ack.total_delivered <= self.echo_counts_after {
-            return;
-        }
-        self.echo_counts_after = ack.total_delivered + ack.in_flight as u64;
         let used = self.used(ack.window_limited, ack.most_in_flight);
-        self.curve.shrink(used);
+        self.shrink_once(used);
+        let episode = self.episode();
+        if !episode.echoed {
+            episode.until = ack.total_delivered + ack.in_flight as u64;
+        }
+        self.keep_shrunk();
+    }
+
+    /// Makes the shrinking last, even if the losses are spurious.
+    fn keep_shrunk(&mut self) {
+        let used = self.curve.prior as usize;
+        if let Some(episode) = &mut self.episode
+            && !std::mem::replace(&mut episode.echoed, true)
+        {
+            episode.before.shrink(used);
+        }
+    }
+
+    /// Ends an episode that an echo began.
+    fn end_episode(&mut self, ack: &Ack) {
+        if let Some(episode) = &mut self.episode
+            && ack.phase == Phase::Open
+        {
+            episode.over |= ack.total_delivered > episode.until;
+        }
     }
 
     /// Returns true if the window limits the flow. In slow start this begins at half a window,
@@ -321,6 +345,7 @@ impl Congestion for Cubic {
         self.restarts = false;
         self.measure(ack);
         self.count_arrived(ack.delivered);
+        self.end_episode(ack);
         if ack.congestion_echoed {
             self.heed_echo(ack);
             return;
@@ -335,6 +360,10 @@ impl Congestion for Cubic {
         } else if let Some(epoch) = &mut self.curve.epoch {
             *epoch = *epoch + idle;
         }
+    }
+
+    fn on_repeated_echo(&mut self) {
+        self.keep_shrunk();
     }
 
     fn on_loss(&mut self, loss: &Loss) {
@@ -630,6 +659,16 @@ mod tests {
             self.cubic.window()
         }
 
+        /// Acknowledges some bytes of a flight of 100 segments, with an echo of congestion.
+        fn echo(&mut self) -> usize {
+            let ack = self.ack(100 * SEGMENT, 0, TRIP, true);
+            self.cubic.on_ack(&Ack {
+                congestion_echoed: true,
+                ..ack
+            });
+            self.cubic.window()
+        }
+
         fn undo(&mut self, segments: usize) -> usize {
             self.cubic.on_undo(&Undo {
                 not_lost: segments * SEGMENT,
@@ -833,18 +872,36 @@ mod tests {
         let mut flow = Flow::new();
         flow.cubic.curve.window = 100 * SEGMENT;
         flow.delivered = 1000;
-        let echo = |flow: &mut Flow| {
-            let ack = flow.ack(100 * SEGMENT, 0, TRIP, true);
-            flow.cubic.on_ack(&Ack {
-                congestion_echoed: true,
-                ..ack
-            });
-            flow.cubic.window()
-        };
-        assert_eq!(echo(&mut flow), 70 * SEGMENT);
-        assert_eq!(echo(&mut flow), 70 * SEGMENT);
+        assert_eq!(flow.echo(), 70 * SEGMENT);
+        assert_eq!(flow.echo(), 70 * SEGMENT);
         flow.delivered += 100_001;
-        assert_eq!(echo(&mut flow), 49 * SEGMENT);
+        assert_eq!(flow.echo(), 49 * SEGMENT);
+    }
+
+    #[test]
+    fn losses_and_echoes_of_one_window_shrink_it_once_and_for_good() {
+        let flow = || {
+            let mut flow = Flow::new();
+            flow.cubic.curve.window = 100 * SEGMENT;
+            flow
+        };
+        let mut echo_first = flow();
+        assert_eq!(echo_first.echo(), 70 * SEGMENT);
+        assert_eq!(echo_first.lose(10), 70 * SEGMENT);
+        assert_eq!(echo_first.undo(10), 70 * SEGMENT);
+        let mut loss_first = flow();
+        assert_eq!(loss_first.lose(10), 70 * SEGMENT);
+        loss_first.cubic.on_repeated_echo();
+        assert_eq!(loss_first.undo(10), 70 * SEGMENT);
+        let mut timeout = flow();
+        timeout.time_out(1);
+        timeout.cubic.on_repeated_echo();
+        assert_eq!(timeout.undo(0), 70 * SEGMENT);
+        // Losses among those tolerated have not shrunk it.
+        let mut tolerated = flow();
+        assert_eq!(tolerated.lose(1), 100 * SEGMENT);
+        assert_eq!(tolerated.echo(), 70 * SEGMENT);
+        assert_eq!(tolerated.undo(1), 70 * SEGMENT);
     }
 
     #[test]

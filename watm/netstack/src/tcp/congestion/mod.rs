@@ -12,7 +12,8 @@
 //! 2. For each acknowledgement: [`on_undo`](Congestion::on_undo) if it shows that a recovery or a
 //!    timeout was spurious, [`on_loss`](Congestion::on_loss) for each run of segments that it marks as
 //!    lost, [`on_recovery`](Congestion::on_recovery) if a recovery begins with them,
-//!    [`on_recovery_end`](Congestion::on_recovery_end) if one is over, and at last
+//!    [`on_recovery_end`](Congestion::on_recovery_end) if one is over,
+//!    [`on_repeated_echo`](Congestion::on_repeated_echo) if it echoes congestion again, and at last
 //!    [`on_ack`](Congestion::on_ack), whose numbers include all of that.
 //! 3. RACK's timer marks losses without an acknowledgement: `on_loss`, then `on_recovery`.
 //! 4. A retransmission timeout: [`on_timeout`](Congestion::on_timeout). The segments in flight are
@@ -83,9 +84,12 @@ pub(crate) trait Congestion: fmt::Debug {
     /// Handles a transmission, of new bytes or of lost ones.
     fn on_send(&mut self, sent: &Sent);
 
-    /// Handles an acknowledgement that delivers bytes, or that carries an echo of congestion
-    /// (RFC 3168).
+    /// Handles an acknowledgement that delivers bytes.
     fn on_ack(&mut self, ack: &Ack);
+
+    /// Handles an echo of congestion in the window of data whose last losses or echo have shrunk the
+    /// window (RFC 3168 section 6.1.2): an undo must not take back all of that.
+    fn on_repeated_echo(&mut self) {}
 
     /// Handles a run of segments that are marked as lost.
     fn on_loss(&mut self, loss: &Loss);
@@ -167,7 +171,8 @@ pub(crate) struct Ack {
     /// (RFC 7661 section 4.3), and the most bytes in flight in it.
     pub window_limited: bool,
     pub most_in_flight: usize,
-    /// True if the peer echoes congestion in this acknowledgement (ECE of RFC 3168 section 6.1.2).
+    /// True if the peer echoes congestion in this acknowledgement (ECE of RFC 3168 section 6.1.2), and
+    /// has heard of the last time that the window shrank.
     pub congestion_echoed: bool,
 }
 

@@ -67,7 +67,7 @@ impl Connection {
     fn send_range(&mut self, chosen: &Chosen, cx: &mut Context<'_, '_>) -> usize {
         let mut header = self.header(chosen.start, Flags::ACK, cx);
         header.capable = self.ecn.capable && !chosen.again;
-        header.flags = header.flags | Flags::CWR.only_if(chosen.reduced);
+        header.flags = header.flags | Flags::CWR.only_if(chosen.reduced && self.ecn.capable);
         let segment = chosen.segment;
         let unfinished = cx.io.sink.finishes(self.key.peer);
         let mut train = Train::new(&self.key, &header, cx.buffer);

@@ -76,8 +76,11 @@ impl Transmitter {
         self.end_width_probe();
         let delivered = progress.delivery.bytes();
         let rate = self.rate.sample(progress.delivery, self.trips.least());
-        if delivered > 0 || ack.congested {
-            self.reduced |= ack.congested;
+        if delivered > 0 {
+            let echoed_anew = ack.congested && self.reductions.echoed(self.una);
+            if ack.congested && !echoed_anew {
+                self.congestion.on_repeated_echo();
+            }
             let report = Ack {
                 now,
                 delivered,
@@ -91,7 +94,7 @@ impl Transmitter {
                 phase: self.phase,
                 window_limited: self.usage.full,
                 most_in_flight: self.usage.flight,
-                congestion_echoed: ack.congested,
+                congestion_echoed: echoed_anew,
             };
             self.congestion.on_ack(&report);
         }
@@ -194,6 +197,7 @@ impl Transmitter {
     /// Moves SND.UNA forward.
     fn advance(&mut self, to: Sequence, pool: &mut Pool, now: Instant) {
         self.una = to;
+        self.reductions.acknowledged(to);
         self.trips.answered();
         self.waiting_since = now;
         let data = to.earlier(self.queued_end);

@@ -70,7 +70,9 @@ impl Transmitter {
                 again: false,
             });
             self.next = chosen.end;
-            self.reduced &= !chosen.reduced;
+            if chosen.reduced {
+                self.reductions.reported(chosen.start);
+            }
         }
         if chosen.start == self.una {
             self.waiting_since = now;
@@ -149,7 +151,7 @@ impl Transmitter {
             start: self.next,
             end: self.next.plus(probe.unwrap_or(len.min(sendable))),
             again: false,
-            reduced: self.reduced,
+            reduced: self.reductions.is_due(),
             segment: probe.unwrap_or(self.segment()),
         })
     }

@@ -12,6 +12,7 @@ impl Transmitter {
     /// Looks for losses. `advanced`: new bytes were acknowledged.
     pub(super) fn detect_losses(&mut self, advanced: bool, now: Instant) {
         let before = self.rate.lost();
+        let window = self.congestion.window();
         match self.selective {
             true => self.detect_by_time(now),
             false => self.detect_by_duplicates(advanced, now),
@@ -19,6 +20,9 @@ impl Transmitter {
         let lost = usize::try_from(self.rate.lost() - before).unwrap_or(usize::MAX);
         if lost > 0 {
             self.doubt_lost(lost);
+            if self.congestion.window() < window {
+                self.reductions.lost();
+            }
             self.recover();
         }
     }

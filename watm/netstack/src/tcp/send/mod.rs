@@ -10,6 +10,7 @@ mod outstanding;
 mod pacing;
 mod path;
 mod rack;
+mod reductions;
 pub(crate) mod round_trip;
 mod search;
 mod timeout;
@@ -24,6 +25,7 @@ use self::outstanding::Outstanding;
 use self::pacing::Pacer;
 use self::path::PathMtu;
 use self::rack::Rack;
+use self::reductions::Reductions;
 use self::round_trip::RoundTrip;
 use self::search::Search;
 use self::timeout::TailProbe;
@@ -77,8 +79,7 @@ pub(crate) struct Transmitter {
     last_sent: Instant,
     /// The time since when the queue has waited for the peer's window, with nothing in flight.
     blocked_since: Option<Instant>,
-    /// True if a transmission of new bytes must report that the window was reduced (CWR).
-    reduced: bool,
+    reductions: Reductions,
 }
 
 /// The window that the peer announced (RFC 9293 section 3.3.1).
@@ -169,7 +170,7 @@ impl Transmitter {
             waiting_since: now,
             last_sent: now,
             blocked_since: None,
-            reduced: false,
+            reductions: Reductions::new(first),
         }
     }
 

@@ -233,6 +233,7 @@ impl Transmitter {
             app_limited: first.is_some_and(|sent| sent.stamp.app_limited),
             window_limited: self.usage.full,
         });
+        self.reductions.lost();
         self.doubt = None;
         if !again {
             self.spurious = Some(Box::new(SpuriousTimeout::new(self.path.width())));

@@ -161,6 +161,7 @@ impl Transmitter {
     fn undo(&mut self, not_lost: usize) {
         self.phase = Phase::Open;
         self.duplicates = 0;
+        self.reductions.undone();
         self.congestion.on_undo(&Undo { not_lost });
     }
 }

@@ -1,0 +1,68 @@
+//! The report of a smaller congestion window to a peer that echoes congestion (CWR of RFC 3168
+//! section 6.1.2).
+
+use crate::tcp::sequence::Sequence;
+
+/// The reductions of the congestion window, of which the next new segment tells the peer.
+#[derive(Debug)]
+pub(super) struct Reductions {
+    /// The reason of one that was not reported yet.
+    due: Option<Reason>,
+    /// The end of the first byte of the last report. Echoes before its acknowledgement are about the
+    /// window that was reduced.
+    reported: Sequence,
+}
+
+/// The reason to reduce the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// A loss or a timeout, which may turn out to be spurious.
+    Loss,
+    /// An echo of congestion.
+    Echo,
+}
+
+impl Reductions {
+    pub(super) fn new(first: Sequence) -> Self {
+        Reductions {
+            due: None,
+            reported: first,
+        }
+    }
+
+    /// Returns true if the next new segment has a report.
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Records that losses reduced the window.
+    pub(super) fn lost(&mut self) {
+        self.due.get_or_insert(Reason::Loss);
+    }
+
+    /// Records that the losses were spurious.
+    pub(super) fn undone(&mut self) {
+        self.due.take_if(|reason| *reason == Reason::Loss);
+    }
+
+    /// Records an echo, with everything before `una` acknowledged. Returns true if no reduction has
+    /// answered it.
+    pub(super) fn echoed(&mut self, una: Sequence) -> bool {
+        let is_new = self.due.is_none() && !self.reported.is_after(una);
+        if is_new || self.due.is_some() {
+            self.due = Some(Reason::Echo);
+        }
+        is_new
+    }
+
+    /// Records a report that begins at this number.
+    pub(super) fn reported(&mut self, start: Sequence) {
+        self.due = None;
+        self.reported = start.plus(1);
+    }
+
+    /// Records an acknowledgement.
+    pub(super) fn acknowledged(&mut self, una: Sequence) {
+        self.reported = self.reported.later(una);
+    }
+}
