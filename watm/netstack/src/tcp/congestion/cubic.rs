@@ -53,10 +53,12 @@ const STILL_COUNTED: usize = 1;
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
 const NON_VALIDATED: Duration = Duration::from_secs(300);
-/// The pacing rate after a pause, relative to a window for each round trip (`tcp_pacing_ca_ratio` of
-/// Linux), the segments that leave at once, and the window in segments that makes no burst worth
-/// pacing.
+/// The pacing rates relative to a window for each round trip: after a pause, and in slow start, which
+/// doubles the rate (`tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of Linux).
 const PACE: f32 = 1.2;
+const PACE_OF_SLOW_START: f32 = 2.0;
+/// The segments that leave at once while the flow is paced, and the most segments that make no burst
+/// worth pacing: more than 64 KiB, for which many peers send one acknowledgement.
 const QUANTUM: usize = 16;
 const LEAST_PACED: usize = 64;
 
@@ -70,13 +72,24 @@ pub(crate) struct Cubic {
     validated_at: Instant,
     /// The smoothed round trip.
     smoothed: Duration,
-    /// True in the first round trip after a pause: no acknowledgements pace the flow.
-    restarts: bool,
+    paced: Paced,
     round: Round,
     /// Bytes recently delivered, and bytes recently lost.
     arrived: usize,
     lost: usize,
     episode: Option<Box<Episode>>,
+}
+
+/// The reason to pace a flow. Otherwise, acknowledgements do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Paced {
+    No,
+    /// A pause, until the first acknowledgement.
+    Pause,
+    /// Growth by many segments at once, until what was in flight then is delivered.
+    Growth {
+        until: u64,
+    },
 }
 
 /// The window, and the curve along which it grows.
@@ -150,7 +163,7 @@ impl Cubic {
             acknowledged_at: start.now,
             validated_at: start.now,
             smoothed: start.round_trip.unwrap_or(Duration::ZERO),
-            restarts: false,
+            paced: Paced::No,
             round: Round::default(),
             arrived: 0,
             lost: 0,
@@ -298,6 +311,22 @@ impl Cubic {
         }
     }
 
+    /// Grows the window. An acknowledgement of many segments, such as one that fills a gap, makes room
+    /// for a burst in slow start, which is paced (RFC 9406 section 4.2: paced growth has no bound).
+    fn grow(&mut self, ack: &Ack) {
+        let before = self.curve.window;
+        let starts = before < self.curve.threshold;
+        self.curve.grow(ack.acknowledged, ack.smoothed, ack.now);
+        if starts && self.is_burst(self.curve.window - before) {
+            let until = ack.total_delivered + ack.in_flight as u64;
+            self.paced = Paced::Growth { until };
+        }
+    }
+
+    fn is_burst(&self, bytes: usize) -> bool {
+        bytes > LEAST_PACED * self.curve.segment
+    }
+
     /// Returns true if the window limits the flow. In slow start this begins at half a window,
     /// because the next round trip can use twice as much.
     fn is_limiting(&self, ack: &Ack) -> bool {
@@ -312,11 +341,14 @@ impl Congestion for Cubic {
         self.curve.window
     }
 
-    /// Acknowledgements pace the flow, except after a pause.
     fn pacing_rate(&self) -> Option<u64> {
-        let trip = Some(self.smoothed.as_secs_f32());
-        let trip = trip.filter(|trip| self.restarts && *trip > 0.0)?;
-        Some((self.curve.window as f32 * PACE / trip) as u64)
+        let pace = match self.paced {
+            Paced::No => return None,
+            Paced::Pause => PACE,
+            Paced::Growth { .. } => PACE_OF_SLOW_START,
+        };
+        let trip = Some(self.smoothed.as_secs_f32()).filter(|trip| *trip > 0.0)?;
+        Some((self.curve.window as f32 * pace / trip) as u64)
     }
 
     fn send_quantum(&self) -> usize {
@@ -329,8 +361,10 @@ impl Congestion for Cubic {
 
     fn on_idle_restart(&mut self, restart: &IdleRestart) {
         self.validate(restart.now);
-        let is_burst = self.curve.window > LEAST_PACED * self.curve.segment;
-        self.restarts = is_burst && restart.idle >= self.smoothed;
+        let is_burst = self.is_burst(self.curve.window);
+        if self.paced == Paced::No && is_burst && restart.idle >= self.smoothed {
+            self.paced = Paced::Pause;
+        }
     }
 
     fn on_send(&mut self, sent: &Sent) {
@@ -342,7 +376,10 @@ impl Congestion for Cubic {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.smoothed = ack.smoothed;
-        self.restarts = false;
+        self.paced = match self.paced {
+            Paced::Growth { until } if ack.total_delivered < until => self.paced,
+            _ => Paced::No,
+        };
         self.measure(ack);
         self.count_arrived(ack.delivered);
         self.end_episode(ack);
@@ -355,7 +392,7 @@ impl Congestion for Cubic {
             let shrinks = |episode: &Episode| episode.shrank && !episode.over;
             let shrinks = self.episode.as_deref().is_some_and(shrinks);
             if !shrinks || ack.phase == Phase::Timeout {
-                self.curve.grow(ack.acknowledged, ack.smoothed, ack.now);
+                self.grow(ack);
             }
         } else if let Some(epoch) = &mut self.curve.epoch {
             *epoch = *epoch + idle;
@@ -759,6 +796,32 @@ mod tests {
         assert!((1150..1250).contains(&rate), "{rate} segments a second");
         flow.full_round(TRIP);
         assert_eq!(flow.cubic.pacing_rate(), None);
+    }
+
+    #[test]
+    fn growth_by_many_segments_at_once_is_paced_for_a_round_trip() {
+        let mut flow = Flow::new();
+        flow.cubic.curve.window = 200 * SEGMENT;
+        let acknowledge = |flow: &mut Flow, segments: usize| {
+            flow.delivered += (segments * SEGMENT) as u64;
+            let ack = flow.ack(200 * SEGMENT, 0, TRIP, true);
+            flow.cubic.on_ack(&Ack {
+                acknowledged: segments * SEGMENT,
+                ..ack
+            });
+            let rate = flow.cubic.pacing_rate();
+            rate.map(|rate| rate / SEGMENT as u64 / 100)
+        };
+        assert_eq!(acknowledge(&mut flow, 46), None);
+        // Twice a window of 346 segments for a round trip.
+        assert_eq!(acknowledge(&mut flow, 100), Some(69));
+        for _ in 0..4 {
+            assert!(acknowledge(&mut flow, 46).is_some());
+        }
+        assert_eq!(acknowledge(&mut flow, 46), None);
+        // Congestion avoidance grows by less.
+        flow.cubic.curve.threshold = 0;
+        assert_eq!(acknowledge(&mut flow, 100), None);
     }
 
     #[test]
