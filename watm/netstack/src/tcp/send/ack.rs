@@ -44,6 +44,8 @@ struct Progress {
     delivery: Delivery,
     /// When the newest segment was sent that was sent only once.
     newest: Option<Instant>,
+    /// True if something arrived that was sent more than once.
+    repeated: bool,
     /// The bytes marked as lost that have arrived by their first transmission.
     not_lost: usize,
     /// The same, for those not retransmitted since.
@@ -170,6 +172,7 @@ impl Transmitter {
             beyond: false,
             delivery: Delivery::default(),
             newest: None,
+            repeated: false,
             not_lost: 0,
             unrepeated: 0,
         };
@@ -181,6 +184,10 @@ impl Transmitter {
             ..
         } = self;
         outstanding.acknowledge(ack.to, |sent| progress.deliver(sent, rate, rack));
+        if progress.repeated {
+            // The rest waited for the repetition (RFC 6298 section 3).
+            progress.newest = None;
+        }
         progress.beyond = true;
         if self.selective {
             for &(start, end) in ack.blocks {
@@ -254,8 +261,9 @@ impl Progress {
         } else if sent.again && original {
             self.not_lost += sent.len();
         }
-        if !sent.again {
-            self.newest = self.newest.max(Some(sent.sent));
+        match sent.again {
+            true => self.repeated = true,
+            false => self.newest = self.newest.max(Some(sent.sent)),
         }
         rack.arrived(sent, original, self.before, self.now);
     }
