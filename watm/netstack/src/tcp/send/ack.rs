@@ -44,8 +44,8 @@ struct Progress {
     delivery: Delivery,
     /// When the newest segment was sent that was sent only once.
     newest: Option<Instant>,
-    /// True if something arrived that was sent more than once.
-    repeated: bool,
+    /// When the newest segment was sent that was sent more than once.
+    repeated: Option<Instant>,
     /// The bytes marked as lost that have arrived by their first transmission.
     not_lost: usize,
     /// The same, for those not retransmitted since.
@@ -73,6 +73,8 @@ impl Transmitter {
         let trip = progress.trip();
         if let Some(trip) = trip {
             self.trips.measure(trip, now);
+        } else if let Some(sent) = progress.repeated {
+            self.trips.guess(now - sent);
         }
         self.detect_losses(acknowledged > 0, now);
         self.end_width_probe();
@@ -135,7 +137,7 @@ impl Transmitter {
 
     /// Handles the opening of a closed window: a probe is repeated as what it is, a segment.
     fn open(&mut self) {
-        self.trips.answered();
+        self.trips.opened();
         if !self.outstanding.is_empty() {
             self.outstanding.lose_all(false);
             self.urgent = true;
@@ -172,7 +174,7 @@ impl Transmitter {
             beyond: false,
             delivery: Delivery::default(),
             newest: None,
-            repeated: false,
+            repeated: None,
             not_lost: 0,
             unrepeated: 0,
         };
@@ -184,7 +186,7 @@ impl Transmitter {
             ..
         } = self;
         outstanding.acknowledge(ack.to, |sent| progress.deliver(sent, rate, rack));
-        if progress.repeated {
+        if progress.repeated.is_some() {
             // The rest waited for the repetition (RFC 6298 section 3).
             progress.newest = None;
         }
@@ -262,7 +264,7 @@ impl Progress {
             self.not_lost += sent.len();
         }
         match sent.again {
-            true => self.repeated = true,
+            true => self.repeated = self.repeated.max(Some(sent.sent)),
             false => self.newest = self.newest.max(Some(sent.sent)),
         }
         rack.arrived(sent, original, self.before, self.now);

@@ -37,13 +37,17 @@ pub(crate) struct RoundTrip {
     measured_at: Instant,
     /// The number of timeouts in a row.
     timeouts: u8,
+    /// How often the timeout has doubled since the last measurement.
+    doublings: u8,
     /// True if a SYN was lost.
     lost_handshake: bool,
 }
 
 impl RoundTrip {
-    /// Records a round trip.
+    /// Records a round trip. The timeout is no longer doubled: it suits the path again (RFC 6298
+    /// section 5).
     pub(crate) fn measure(&mut self, trip: Duration, now: Instant) {
+        self.doublings = 0;
         let trip = trip.min(MOST).as_micros() as u32;
         let Some(least) = self.least else {
             self.least = Some(trip);
@@ -90,7 +94,7 @@ impl RoundTrip {
         Duration::from_micros(self.smoothed.into())
     }
 
-    /// The retransmission timeout (RTO), doubled for each timeout in a row.
+    /// The retransmission timeout (RTO), doubled for each timeout since the last measurement.
     pub(crate) fn timeout(&self) -> Duration {
         let margin = LEAST_MARGIN.max(Duration::from_micros(u64::from(self.variation) * 4));
         let first = match self.lost_handshake {
@@ -98,7 +102,9 @@ impl RoundTrip {
             false => FIRST_TIMEOUT,
         };
         let timeout = self.least.map_or(first, |_| self.smoothed() + margin);
-        timeout.saturating_mul(1 << self.timeouts.min(16)).min(MOST)
+        timeout
+            .saturating_mul(1 << self.doublings.min(16))
+            .min(MOST)
     }
 
     /// The time from the last transmission to a tail loss probe (RFC 8985 section 7.2), if it
@@ -119,11 +125,30 @@ impl RoundTrip {
     pub(crate) fn back_off(&mut self) {
         self.least = self.least.map(|least| least.max(self.smoothed));
         self.timeouts = self.timeouts.saturating_add(1);
+        self.doublings = self.doublings.saturating_add(1);
     }
 
-    /// Ends a row of timeouts: something new is acknowledged.
+    /// Ends a row of timeouts: something new is acknowledged. The timeout stays doubled, because
+    /// the path may have become longer than it (Karn's algorithm).
     pub(crate) fn answered(&mut self) {
         self.timeouts = 0;
+    }
+
+    /// Records the time since the last transmission of something repeated, which may be a round
+    /// trip. If it is like those before, the path is hardly longer: the timeout is no longer
+    /// doubled. Without it, timeouts would add up to a minute if a peer without SACK and timestamps
+    /// loses a lot, because almost nothing is sent only once.
+    pub(crate) fn guess(&mut self, trip: Duration) {
+        let usual = self.smoothed();
+        if trip.abs_diff(usual) <= usual / 8 {
+            self.doublings = 0;
+        }
+    }
+
+    /// Ends a row of probes of the peer's window: it opens. Their times say nothing about the path.
+    pub(crate) fn opened(&mut self) {
+        self.timeouts = 0;
+        self.doublings = 0;
     }
 }
 
@@ -153,7 +178,22 @@ mod tests {
         }
         assert_eq!(trips.timeout(), MOST);
         trips.answered();
+        assert_eq!((trips.timeout(), trips.timeouts()), (MOST, 0));
+        trips.measure(ms(20), at(1));
         assert_eq!(trips.timeout(), ms(220));
+    }
+
+    #[test]
+    fn an_answer_in_the_usual_time_ends_doubling() {
+        let mut trips = RoundTrip::default();
+        trips.measure(ms(80), at(0));
+        trips.back_off();
+        for trip in [69, 91, 280] {
+            trips.guess(ms(trip));
+            assert_eq!(trips.timeout(), ms(560), "{trip}");
+        }
+        trips.guess(ms(89));
+        assert_eq!(trips.timeout(), ms(280));
     }
 
     #[test]
