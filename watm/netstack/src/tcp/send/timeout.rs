@@ -52,6 +52,8 @@ impl Transmitter {
             self.time_out(now);
         } else if is_due(self.tail_probe_at()) {
             self.tail_probe.due = true;
+            // The timer of the timeout starts again, sent or not (RFC 8985 section 7.3).
+            self.waiting_since = now;
         }
         if is_due(self.window_probe_at()) {
             self.trips.back_off();
