@@ -66,7 +66,8 @@ impl Connection {
     /// Sends a range in segments. Returns their number.
     fn send_range(&mut self, chosen: &Chosen, cx: &mut Context<'_, '_>) -> usize {
         let mut header = self.header(chosen.start, Flags::ACK, cx);
-        header.capable = self.ecn.capable && !chosen.again;
+        // RFC 3168 sections 6.1.5 and 6.1.6.
+        header.capable = self.ecn.capable && !chosen.again && !chosen.probes;
         header.flags = header.flags | Flags::CWR.only_if(chosen.reduced && self.ecn.capable);
         let segment = chosen.segment;
         let unfinished = cx.io.sink.finishes(self.key.peer);

@@ -17,6 +17,8 @@ pub(crate) struct Chosen {
     pub end: Sequence,
     /// True if it was sent before.
     pub again: bool,
+    /// True if it probes a closed window.
+    pub probes: bool,
     /// True if it must report that the window was reduced (CWR of RFC 3168 section 6.1.2).
     pub reduced: bool,
     /// The most payload bytes of each of its segments.
@@ -127,6 +129,7 @@ impl Transmitter {
             start: lost.start,
             end: lost.start.plus(len),
             again: true,
+            probes: false,
             reduced: false,
             segment,
         })
@@ -151,6 +154,7 @@ impl Transmitter {
             start: self.next,
             end: self.next.plus(probe.unwrap_or(len.min(sendable))),
             again: false,
+            probes: false,
             reduced: self.reductions.is_due(),
             segment: probe.unwrap_or(self.segment()),
         })

@@ -84,7 +84,9 @@ impl Transmitter {
     pub(super) fn choose_probe(&mut self) -> Option<Chosen> {
         if std::mem::take(&mut self.tail_probe.window_due) && self.unsent() > 0 {
             let usable = self.next.until(self.window.end);
-            return Some(self.first_new(usable.clamp(1, self.segment())));
+            let probe = self.first_new(usable.clamp(1, self.segment()));
+            let probes = usable == 0;
+            return Some(Chosen { probes, ..probe });
         }
         if !std::mem::take(&mut self.tail_probe.due) {
             return None;
@@ -101,6 +103,7 @@ impl Transmitter {
                     start: last.end.minus(len.min(last.len())),
                     end: last.end,
                     again: true,
+                    probes: false,
                     reduced: false,
                     segment: self.segment(),
                 }
@@ -152,6 +155,7 @@ impl Transmitter {
             start: self.next,
             end: self.next.plus(len.min(self.unsent())),
             again: false,
+            probes: false,
             reduced: false,
             segment: self.segment(),
         }
