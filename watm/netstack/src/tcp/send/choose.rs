@@ -118,11 +118,15 @@ impl Transmitter {
     }
 
     /// A retransmission, as far as the window and the rate allow, but one segment if it is urgent.
+    /// A peer that has closed its window gets nothing else (RFC 9293 section 3.8.6.1).
     fn choose_lost(&mut self, lost: Transmission, most: usize, now: Instant) -> Option<Chosen> {
         let segment = self.segment();
-        let allowed = match self.urgent {
-            true => self.allowance().max(segment),
-            false => self.allowance_now(now)?,
+        let closed = !self.window.end.is_after(self.una);
+        let allowed = match (self.urgent, closed) {
+            (true, true) => segment,
+            (true, false) => self.allowance().max(segment),
+            (false, true) => return None,
+            (false, false) => self.allowance_now(now)?,
         };
         let len = self.cut(lost.len(), allowed.min(most))?;
         Some(Chosen {
