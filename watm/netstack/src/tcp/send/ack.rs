@@ -65,6 +65,7 @@ impl Transmitter {
         if acknowledged > 0 {
             self.advance(ack.to, pool, now);
         }
+        self.expect_duplicates(progress.not_lost);
         let duplicate = self.find_duplicate(ack);
         self.undo_by(&progress, acknowledged > 0);
         self.end_recovery(now);

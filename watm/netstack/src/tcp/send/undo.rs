@@ -11,6 +11,8 @@ use crate::tcp::sequence::{Block, Sequence};
 pub(super) struct Doubt {
     /// The bytes that are not known to have arrived without a retransmission.
     lost: usize,
+    /// The bytes that have, and whose retransmissions the peer has not reported as duplicates yet.
+    unreported: u32,
     /// The range that was retransmitted.
     from: Sequence,
     to: Sequence,
@@ -84,6 +86,7 @@ impl Transmitter {
             .take_if(|doubt| begins && !doubt.told_by.is_after(una));
         let doubt = self.doubt.get_or_insert(Doubt {
             lost: 0,
+            unreported: 0,
             from: una,
             to: una,
             told_by: next,
@@ -104,17 +107,27 @@ impl Transmitter {
         }
     }
 
+    /// Records that bytes came late, whose retransmission the peer is going to report.
+    pub(super) fn expect_duplicates(&mut self, bytes: usize) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.unreported += bytes as u32;
+        }
+    }
+
     /// Records that the peer received a range twice (RFC 2883).
     pub(super) fn note_duplicate(&mut self, (start, end): Block) {
-        let Some(doubt) = &self.doubt else {
+        let Some(doubt) = &mut self.doubt else {
             return;
         };
         let twice = start.later(doubt.from).until(end.earlier(doubt.to));
         if twice == 0 {
             return;
         }
+        // What came late counts once.
+        let counted = twice.min(doubt.unreported as usize);
+        doubt.unreported -= counted as u32;
         self.rack.needless(self.una, self.next);
-        if self.not_lost(twice) {
+        if self.not_lost(twice - counted) {
             self.rack.needless_recovery();
         }
     }
