@@ -53,7 +53,7 @@ impl Transmitter {
     }
 
     /// Marks what was overtaken for longer than the reordering window (RFC 8985 section 6.2 step
-    /// 5), or by more than the path reorders.
+    /// 5), or by more segments than the path reorders (RFC 6675 section 5).
     fn detect_by_time(&mut self, now: Instant) {
         self.rack.set_due(None);
         if self.outstanding.received() == 0 && self.phase == Phase::Open {
@@ -64,8 +64,7 @@ impl Transmitter {
         let recovers = self.phase != Phase::Open;
         let window = self.rack.window(&self.trips, (received, segment), recovers);
         let tolerance = self.rack.tolerance(segment, self.congestion.window() / 2);
-        let passed = self.outstanding.received_end();
-        let passed = passed.map(|end| end.minus(tolerance));
+        let passed = self.outstanding.received_from(tolerance);
         let probe = self.width_probe();
         let mut due = None;
         let Transmitter {

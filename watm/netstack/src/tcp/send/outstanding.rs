@@ -77,13 +77,19 @@ impl Outstanding {
         self.all.back()
     }
 
-    /// The end of the last received range.
-    pub(crate) fn received_end(&self) -> Option<Sequence> {
-        if self.received == 0 {
+    /// The number from which on at least `bytes` bytes are received, if there are as many.
+    pub(crate) fn received_from(&self, bytes: usize) -> Option<Sequence> {
+        if self.received < bytes {
             return None;
         }
         let received = |sent: &&Transmission| sent.fate == Fate::Received;
-        self.all.iter().rev().find(received).map(|sent| sent.end)
+        let mut beyond = 0;
+        let enough = |sent: &&Transmission| {
+            beyond += sent.len();
+            beyond >= bytes
+        };
+        let mut last_first = self.all.iter().rev().filter(received);
+        last_first.find(enough).map(|sent| sent.start)
     }
 
     /// Adds a transmission of new bytes.
@@ -337,7 +343,10 @@ mod tests {
         assert_eq!(came, [(200, 0), (600, 0), (100, 1), (100, 1)]);
         let counts = |o: &Outstanding| (o.in_flight(), o.received(), o.lost());
         assert_eq!(counts(&outstanding), (1000, 1000, 0));
-        assert_eq!(outstanding.received_end(), Some(first.plus(2000)));
+        let from = |bytes| outstanding.received_from(bytes);
+        assert_eq!(from(100), Some(first.plus(1900)));
+        assert_eq!(from(101), Some(first.plus(200)));
+        assert_eq!((from(1000), from(1001)), (Some(first.plus(200)), None));
         let mut came = Vec::new();
         outstanding.acknowledge(first.plus(1150), |sent| {
             came.push((sent.len(), sent.sent.0))
