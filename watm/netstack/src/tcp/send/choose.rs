@@ -70,6 +70,7 @@ impl Transmitter {
                 stamp,
                 fate: Fate::InFlight,
                 again: false,
+                received: 0,
             });
             self.next = chosen.end;
             if chosen.reduced {

@@ -60,9 +60,8 @@ impl Transmitter {
             return;
         }
         let segment = self.segment();
-        let received = self.outstanding.received();
-        let recovers = self.phase != Phase::Open;
-        let window = self.rack.window(&self.trips, (received, segment), recovers);
+        let certain = self.phase != Phase::Open || self.outstanding.has_received(REORDERED);
+        let window = self.rack.window(&self.trips, certain);
         let tolerance = self.rack.tolerance(segment, self.congestion.window() / 2);
         let passed = self.outstanding.received_from(tolerance);
         let probe = self.width_probe();

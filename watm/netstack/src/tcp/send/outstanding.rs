@@ -32,6 +32,8 @@ pub(crate) struct Transmission {
     pub fate: Fate,
     /// True if it was sent more than once.
     pub again: bool,
+    /// The number of its segments, once it is received.
+    pub received: u16,
 }
 
 impl Transmission {
@@ -90,6 +92,19 @@ impl Outstanding {
         };
         let mut last_first = self.all.iter().rev().filter(received);
         last_first.find(enough).map(|sent| sent.start)
+    }
+
+    /// Returns true if the peer has at least this many segments beyond gaps.
+    pub(crate) fn has_received(&self, segments: u16) -> bool {
+        if self.received == 0 {
+            return false;
+        }
+        let received = |sent: &&Transmission| sent.fate == Fate::Received;
+        let mut count = 0u16;
+        self.all.iter().rev().filter(received).any(|sent| {
+            count = count.saturating_add(sent.received);
+            count >= segments
+        })
     }
 
     /// Adds a transmission of new bytes.
@@ -151,6 +166,8 @@ impl Outstanding {
             }
             let piece = self.all[at];
             self.change(at, Fate::Received);
+            let segments = piece.len().div_ceil(segment);
+            self.all[at].received = u16::try_from(segments).unwrap_or(u16::MAX);
             delivered(&piece);
             at = self.merge(at) + 1;
         }
@@ -245,20 +262,27 @@ impl Outstanding {
     }
 
     /// Makes one of a received transmission and received neighbors. Returns its index.
-    fn merge(&mut self, at: usize) -> usize {
+    fn merge(&mut self, mut at: usize) -> usize {
         let received = |all: &VecDeque<Transmission>, at: usize| {
             all.get(at).is_some_and(|sent| sent.fate == Fate::Received)
         };
         if received(&self.all, at + 1) {
-            self.all[at].end = self.all[at + 1].end;
-            self.all.remove(at + 1);
+            self.append_next(at);
         }
         if at > 0 && received(&self.all, at - 1) {
-            self.all[at - 1].end = self.all[at].end;
-            self.all.remove(at);
-            return at - 1;
+            at -= 1;
+            self.append_next(at);
         }
         at
+    }
+
+    /// Appends the next transmission to this one.
+    fn append_next(&mut self, at: usize) {
+        if let Some(next) = self.all.remove(at + 1) {
+            let sent = &mut self.all[at];
+            sent.end = next.end;
+            sent.received = sent.received.saturating_add(next.received);
+        }
     }
 
     fn change(&mut self, at: usize, fate: Fate) {
@@ -297,6 +321,7 @@ mod tests {
                 stamp: Stamp::default(),
                 fate: Fate::InFlight,
                 again: false,
+                received: 0,
             });
         }
         (outstanding, first)
@@ -347,6 +372,7 @@ mod tests {
         assert_eq!(from(100), Some(first.plus(1900)));
         assert_eq!(from(101), Some(first.plus(200)));
         assert_eq!((from(1000), from(1001)), (Some(first.plus(200)), None));
+        assert!(outstanding.has_received(10) && !outstanding.has_received(11));
         let mut came = Vec::new();
         outstanding.acknowledge(first.plus(1150), |sent| {
             came.push((sent.len(), sent.sent.0))
@@ -389,6 +415,29 @@ mod tests {
         assert_eq!((outstanding.lost(), outstanding.received()), (1900, 100));
         outstanding.lose_all(true);
         assert_eq!((outstanding.lost(), outstanding.received()), (2000, 0));
+    }
+
+    #[test]
+    fn short_segments_count_as_segments() {
+        let first = Sequence(0);
+        let mut outstanding = Outstanding::default();
+        for number in 0..4 {
+            outstanding.push(Transmission {
+                start: first.plus(number * 10),
+                end: first.plus(number * 10 + 10),
+                sent: Instant(number as u64),
+                stamp: Stamp::default(),
+                fate: Fate::InFlight,
+                again: false,
+                received: 0,
+            });
+        }
+        for end in [20, 30] {
+            outstanding.receive((first.plus(10), first.plus(end)), SEGMENT, |_| ());
+        }
+        assert!(outstanding.has_received(2) && !outstanding.has_received(3));
+        outstanding.receive((first.plus(10), first.plus(40)), SEGMENT, |_| ());
+        assert!(outstanding.has_received(3));
     }
 
     #[test]

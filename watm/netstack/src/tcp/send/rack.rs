@@ -139,15 +139,10 @@ impl Rack {
         (usize::from(self.degree) * segment).min(most).max(least)
     }
 
-    /// The reordering window (step 4 of section 6.2). `received` bytes have arrived beyond gaps, and
-    /// `recovers` is true in a recovery.
-    pub(super) fn window(
-        &self,
-        trips: &RoundTrip,
-        (received, segment): (usize, usize),
-        recovers: bool,
-    ) -> Duration {
-        if !self.reorders && (recovers || received >= usize::from(REORDERED) * segment) {
+    /// The reordering window (step 4 of section 6.2). `certain` is true in a recovery, or if enough
+    /// segments have arrived beyond gaps.
+    pub(super) fn window(&self, trips: &RoundTrip, certain: bool) -> Duration {
+        if !self.reorders && certain {
             return Duration::ZERO;
         }
         let quarters = trips.least() / 4 * u32::from(self.quarters);
