@@ -167,19 +167,14 @@ fn data_beyond_the_first_window_is_not_taken() {
 }
 
 #[test]
-fn a_strange_answer_changes_nothing() {
+fn an_acceptance_with_bytes_opens_the_connection() {
     let mut bench = Bench::new(Config::default());
     let stream = bench.dial(1, v4()).unwrap();
     let syn = bench.settle().remove(0);
-    // An acceptance with data is not answered.
-    assert!(
-        bench
-            .packet(1, &answer(&syn, TcpControl::Syn, b"early"))
-            .is_empty()
-    );
-    assert_eq!(bench.counter("tcp_malformed"), 1);
-    assert_eq!(stream.reset(), None);
-    bench.packet(1, &answer(&syn, TcpControl::Syn, b""));
+    let answers = bench.packet(1, &answer(&syn, TcpControl::Syn, b"early"));
+    // The bytes are not acknowledged, so that the peer sends them again.
+    assert_eq!(header(&answers[0]).ack_number().0, 5001);
+    assert!(stream.is_connected());
     stream.write(b"hello");
     let sent = bench.settle();
     assert!(
