@@ -179,8 +179,9 @@ impl Transmitter {
         let unsent = self.unsent();
         let usable = self.next.until(self.window.end);
         let allowed = unsent.min(usable).min(self.allowance());
-        if allowed == unsent {
-            return unsent;
+        // The FIN behind the bytes may wait.
+        if allowed >= self.next.until(self.queued_end) {
+            return allowed;
         }
         let large = allowed == usable && allowed * 2 >= self.window.largest && allowed > 0;
         match allowed >= segment {
