@@ -208,6 +208,7 @@ impl Transmitter {
     fn advance(&mut self, to: Sequence, pool: &mut Pool, now: Instant) {
         self.una = to;
         self.reductions.acknowledged(to);
+        self.forget_passed();
         self.trips.answered();
         self.waiting_since = now;
         let data = to.earlier(self.queued_end);

@@ -112,10 +112,17 @@ impl Rack {
     /// trip, which ends when `next` is acknowledged.
     pub(super) fn needless(&mut self, una: Sequence, next: Sequence) {
         self.persists = PERSISTS;
-        if self.grew_until.is_none_or(|until| !until.is_after(una)) {
+        self.passed(una);
+        if self.grew_until.is_none() {
             self.grew_until = Some(next);
             self.quarters = (self.quarters + 1).min(MOST_QUARTERS);
         }
+    }
+
+    /// Records that all before `una` is acknowledged: it may end the round trip in which the window
+    /// grew.
+    pub(super) fn passed(&mut self, una: Sequence) {
+        self.grew_until.take_if(|until| !until.is_after(una));
     }
 
     /// Records that a recovery took place because of too many reordered segments.

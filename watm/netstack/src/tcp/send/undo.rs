@@ -1,8 +1,8 @@
 //! Undoing a loss or a timeout that turns out to be wrong, because packets were late or reordered
 //! (RFC 5682, RFC 3522, RFC 3708).
 
-use super::Transmitter;
 use super::width::Width;
+use super::{MOST_QUEUED, Transmitter};
 use crate::tcp::congestion::{Phase, Undo};
 use crate::tcp::sequence::{Block, Sequence};
 
@@ -130,6 +130,16 @@ impl Transmitter {
         if self.not_lost(twice - counted) {
             self.rack.needless_recovery();
         }
+    }
+
+    /// Forgets what is acknowledged long since. Sequence numbers wrap, so that it would lie ahead
+    /// again.
+    pub(super) fn forget_passed(&mut self) {
+        let una = self.una;
+        self.rack.passed(una);
+        // Reordered duplicates may still be reported: all that was in flight with them passes too.
+        self.doubt
+            .take_if(|doubt| una.is_after(doubt.told_by.plus(MOST_QUEUED)));
     }
 
     /// Takes back the loss of these bytes. Returns true if they were the last of all that were
