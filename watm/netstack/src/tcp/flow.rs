@@ -327,10 +327,10 @@ impl Flow {
                 break;
             };
             connection.send(&mut left, cx);
-            let more = self.flags.readable && !self.flags.closed && connection.room() > 0;
-            if left > 0 && (!more || starved) {
+            if left > 0 && (!self.flags.readable || starved) {
                 connection.limited_by_application();
             }
+            let more = self.flags.readable && !self.flags.closed && connection.room() > 0;
             if !more || starved || left == 0 {
                 break;
             }

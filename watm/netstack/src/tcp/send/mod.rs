@@ -288,7 +288,7 @@ impl Transmitter {
     /// after everything that may leave has left.
     pub(crate) fn limited_by_application(&mut self) {
         let in_flight = self.in_flight();
-        let has_room = in_flight + self.segment() <= self.congestion.window();
+        let has_room = in_flight < self.congestion.window();
         if has_room && self.unsent() == 0 && self.outstanding.lost() == 0 {
             self.rate.limit_by_application(in_flight);
         }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::arithmetic::{part, rate, volume};
-use super::{Bbr, LEAST_SEGMENTS, Sample, State};
+use super::{Bbr, LEAST_SEGMENTS, Sample, Start, State};
 use crate::tcp::congestion::initial_window;
 
 /// The part of the bandwidth at which to pace, in percent: a little less than all of it keeps queues
@@ -37,10 +37,15 @@ pub(super) struct Control {
 impl Control {
     /// Makes the outputs of a new connection (`InitPacingRate`, sections 5.6.2 and 5.6.4.1). The
     /// window is a segment if the handshake lost a packet (RFC 5681 section 3.1).
-    pub(super) fn new(segment: u64, lost_handshake: bool, round_trip: Option<Duration>) -> Self {
+    pub(super) fn new(segment: u64, start: &Start) -> Self {
         let window = initial_window(segment as usize) as u64;
+        let round_trip = start.round_trip;
         Control {
-            window: if lost_handshake { segment } else { window },
+            window: if start.lost_handshake {
+                segment
+            } else {
+                window
+            },
             saved: 0,
             pacing_rate: first_rate(window, round_trip.unwrap_or(NOMINAL)),
             measured: round_trip.is_some(),

@@ -150,11 +150,9 @@ impl State {
 }
 
 impl Bbr {
-    /// Makes the state of a new connection (section 5.2.1). A clock that stood still has measured
-    /// no round trip.
+    /// Makes the state of a new connection (section 5.2.1).
     pub(super) fn new(start: &Start) -> Self {
         let segment = (start.segment as u64).max(1);
-        let round_trip = start.round_trip.filter(|trip| !trip.is_zero());
         Bbr {
             segment,
             selective: start.selective,
@@ -166,9 +164,9 @@ impl Bbr {
             latest: Latest::default(),
             bounds: Bounds::default(),
             cycle: Cycle::new(start.now),
-            round_trips: RoundTrips::new(start.now, round_trip),
+            round_trips: RoundTrips::new(start.now, start.round_trip),
             aggregation: Aggregation::new(start.now),
-            control: Control::new(segment, start.lost_handshake, round_trip),
+            control: Control::new(segment, start),
             recovers: false,
             before: None,
             echoed: false,
@@ -192,7 +190,7 @@ impl Bbr {
             in_flight: ack.in_flight as u64,
             app_limited: rate.app_limited || self.round_trips.slowed(rate.prior_delivered),
             window_limited: ack.window_limited,
-            round_trip: ack.round_trip.filter(|trip| !trip.is_zero()),
+            round_trip: ack.round_trip,
             phase: ack.phase,
         })
     }
