@@ -265,7 +265,7 @@ fn wrong_ip_headers_are_dropped() {
         &[7, 9, 0, 0],
         &[1, 1, 1, 7],
     ];
-    wrong.extend(bad.map(|options| with_options(options)));
+    wrong.extend(bad.map(with_options));
     let count = wrong.len();
     assert!(bench.batch(1, &wrong).is_empty());
     assert_eq!(bench.counter("ip_malformed"), count as u64);

@@ -67,10 +67,10 @@ fn a_mark_on_one_fragment_marks_the_packet() {
             }
             let mut answers = bench.batch(1, &pieces);
             answers.extend(bench.wait(Duration::from_secs(1)));
-            let echo = answers
+            let mut echo = answers
                 .iter()
                 .map(|answer| packets::flags(answer) & ECE > 0);
-            assert_eq!(echo.last(), echoes, "{classes:?}");
+            assert_eq!(echo.next_back(), echoes, "{classes:?}");
         }
     }
 }

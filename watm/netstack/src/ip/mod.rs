@@ -10,7 +10,9 @@ pub(crate) use extension::may_be_error;
 pub use packet::mark_congestion;
 pub(crate) use packet::{Fault, Packet, Problem, is_host};
 pub(crate) use reassembly::{Expired, Outcome, Reassembly};
-pub(crate) use send::{LEAST_MTU_V6, Marks, Path, Sender, header_len, set_length, write_header};
+pub(crate) use send::{
+    LEAST_MTU_V6, Marks, Path, Sender, allow_fragments, header_len, set_length, write_header,
+};
 
 /// Protocol numbers (IANA) that this stack carries or answers.
 pub(crate) const ICMP: u8 = 1;

@@ -225,7 +225,7 @@ pub(crate) fn write_header(
 
 /// Lets routers fragment an IPv4 packet that [`write_header`] wrote. Its identification must not
 /// repeat soon (RFC 6864 section 4.2).
-fn allow_fragments(packet: &mut [u8], id: u16) {
+pub(crate) fn allow_fragments(packet: &mut [u8], id: u16) {
     let mut header = Ipv4Packet::new_unchecked(packet);
     header.set_dont_frag(false);
     header.set_ident(id);

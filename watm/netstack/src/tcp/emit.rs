@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::ops::BitOr;
 
-use smoltcp::wire::Ipv4Packet;
 use watm_core::packets::{Checksum, PacketInfo};
 
 use super::options::Written;
@@ -187,7 +186,7 @@ impl<'a> Train<'a> {
             None => ip::set_length(self.buffer),
         }
         if let Some(identification) = &mut self.identification {
-            allow_fragments(self.buffer, *identification);
+            ip::allow_fragments(self.buffer, *identification);
             *identification = identification.wrapping_add(1);
         }
     }
@@ -196,14 +195,6 @@ impl<'a> Train<'a> {
     fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.key.destination.ip(), self.key.source.ip())
     }
-}
-
-/// Lets routers fragment a packet of IPv4 (RFC 791 section 3.1).
-fn allow_fragments(packet: &mut [u8], identification: u16) {
-    let mut header = Ipv4Packet::new_unchecked(packet);
-    header.set_dont_frag(false);
-    header.set_ident(identification);
-    header.fill_checksum();
 }
 
 /// Appends a header whose checksum is zero.

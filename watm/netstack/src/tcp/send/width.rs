@@ -1,7 +1,9 @@
 //! The path MTU of flows, in steps.
 
-/// The MTU of every IPv6 path (RFC 8200 section 5), and of most nested tunnels.
-pub(crate) const NARROW: usize = 1280;
+use crate::ip::LEAST_MTU_V6;
+
+/// The MTU of every IPv6 path, and of most nested tunnels.
+pub(crate) const NARROW: usize = LEAST_MTU_V6;
 /// The packet size that every IPv4 host accepts (RFC 791 section 3.1).
 pub(crate) const NARROWEST: usize = 576;
 
