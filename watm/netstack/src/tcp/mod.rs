@@ -456,15 +456,15 @@ impl Tcp {
 
     /// Forget the oldest incomplete handshake if there are too many for another one of this peer.
     fn make_room(&mut self, peer: PeerId, io: &mut Io<'_>, counters: &mut Counters) {
-        while let Some(id) = self.half_open.in_the_way(peer) {
+        if let Some(id) = self.half_open.in_the_way(peer) {
             let flow = self.flows.get_mut(id);
-            if flow.is_none_or(|flow| flow.is_in_handshake()) {
-                self.remove(id);
-                counters.tcp_half_open_evicted += 1;
+            if flow.is_some_and(|flow| !flow.is_in_handshake()) {
+                // It was completed just before, in the same batch. Serving it takes it off the list.
+                self.service(id, io, counters);
                 return;
             }
-            // It ended just before, in the same batch. Serving it takes it off the list.
-            self.service(id, io, counters);
+            self.remove(id);
+            counters.tcp_half_open_evicted += 1;
         }
     }
 

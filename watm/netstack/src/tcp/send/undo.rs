@@ -123,7 +123,7 @@ impl Transmitter {
         if twice == 0 {
             return;
         }
-        // What came late counts once.
+        // A late segment counts once.
         let counted = twice.min(doubt.unreported as usize);
         doubt.unreported -= counted as u32;
         self.rack.needless(self.una, self.next);

@@ -849,7 +849,7 @@ fn a_timeout_lowers_the_short_term_bounds() {
     flow.undo();
     assert_eq!(flow.bbr.bounds.short, UNBOUNDED);
     assert_eq!(flow.window(), window);
-    // What is not lost does not add to later losses.
+    // Losses that were none do not add to later ones.
     flow.lose(1, PRODUCT);
     assert_eq!(flow.bbr.latest.lost_bytes(), SEGMENT);
 }
