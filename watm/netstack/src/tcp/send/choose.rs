@@ -31,7 +31,7 @@ impl Transmitter {
     pub(crate) fn choose(&mut self, most: usize, now: Instant) -> Option<Chosen> {
         let segment = self.segment();
         let most = (most * segment).min((MOST / segment).max(1) * segment);
-        if let Some(probe) = self.choose_probe() {
+        if let Some(probe) = self.choose_probe(now) {
             return Some(probe);
         }
         match self.outstanding.first_lost() {

@@ -52,8 +52,6 @@ impl Transmitter {
             self.time_out(now);
         } else if is_due(self.tail_probe_at()) {
             self.tail_probe.due = true;
-            // The timer of the timeout starts again, sent or not (RFC 8985 section 7.3).
-            self.waiting_since = now;
         }
         if is_due(self.window_probe_at()) {
             self.trips.back_off();
@@ -81,7 +79,7 @@ impl Transmitter {
 
     /// The probe that is due: the first new byte for a closed window, new bytes, or else the last
     /// segment again.
-    pub(super) fn choose_probe(&mut self) -> Option<Chosen> {
+    pub(super) fn choose_probe(&mut self, now: Instant) -> Option<Chosen> {
         if std::mem::take(&mut self.tail_probe.window_due) && self.unsent() > 0 {
             let usable = self.next.until(self.window.end);
             let probe = self.first_new(usable.clamp(1, self.segment()));
@@ -111,6 +109,8 @@ impl Transmitter {
             len => self.first_new(len),
         };
         self.tail_probe.sent = Some((self.next.later(probe.end), probe.again));
+        // The answer comes before the timeout then (RFC 8985 section 7.3).
+        self.waiting_since = now;
         Some(probe)
     }
 
