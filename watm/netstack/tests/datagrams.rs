@@ -257,9 +257,9 @@ fn wrong_ip_headers_are_dropped() {
     }
     let good = packets::udp(client6(), server6(), b"hello");
     wrong.push(good[..50].to_vec());
-    // Options of IPv4: a source route with a stop left, and lengths that are none.
+    // Options of IPv4: source routes, and lengths that are none.
     let bad: [&[u8]; 5] = [
-        &[131, 7, 4, 10, 9, 9, 9, 0],
+        &[131, 7, 8, 10, 9, 9, 9, 0],
         &[1, 137, 7, 4, 10, 9, 9, 9],
         &[7, 1, 0, 0],
         &[7, 9, 0, 0],
@@ -269,8 +269,8 @@ fn wrong_ip_headers_are_dropped() {
     let count = wrong.len();
     assert!(bench.batch(1, &wrong).is_empty());
     assert_eq!(bench.counter("ip_malformed"), count as u64);
-    // A route that has been followed, and a record of one.
-    let good: [&[u8]; 2] = [&[131, 7, 8, 10, 9, 9, 9, 0], &[1, 7, 7, 4, 0, 0, 0, 0]];
+    // The record of a route, and a router alert.
+    let good: [&[u8]; 2] = [&[1, 7, 7, 4, 0, 0, 0, 0], &[148, 4, 0, 0]];
     for options in good {
         bench.packet(1, &with_options(options));
     }

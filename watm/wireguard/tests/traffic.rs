@@ -376,3 +376,21 @@ fn a_mark_of_congestion_on_a_datagram_marks_its_packet() {
         }
     }
 }
+
+#[test]
+fn a_mark_on_a_malformed_packet_harms_nobody() {
+    let mut sim = Sim::with_one_client();
+    let good = packets::udp(address("10.0.0.2:5000"), address("10.9.8.7:53"), b"x");
+    sim.host.set_ecn(Ecn::Ce);
+    for (at, value) in [(3, 0), (3, 8), (0, 0x4f), (0, 0x40), (10, 1)] {
+        let mut packet = good[..20].to_vec();
+        (packet[1], packet[3]) = (2, 20);
+        packet[at] = value;
+        sim.send(0, &packet);
+        sim.settle();
+    }
+    assert!(sim.host.app.flows().is_empty());
+    sim.send(0, &good);
+    sim.settle();
+    assert_eq!(sim.host.app.flows()[0].read(), [b"x"]);
+}

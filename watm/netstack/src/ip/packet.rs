@@ -115,20 +115,26 @@ impl<'a> Packet<'a> {
 
 /// Marks a packet whose tunnel was marked because of congestion (RFC 6040 section 4.2). One that
 /// routers drop instead of marking it stays as it is, as in Linux: the mark is then none of a router
-/// that knows ECN. Its version is 4 or 6, and its length was checked against its first header.
+/// that knows ECN. One with a malformed header stays too.
 pub fn mark_congestion(packet: &mut [u8]) {
-    if packet[0] >> 4 == 4 {
-        let mut header = Ipv4Packet::new_unchecked(packet);
-        if header.ecn() != NOT_ECT {
-            header.set_ecn(MARKED);
-            header.fill_checksum();
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => {
+            if let Ok(mut header) = Ipv4Packet::new_checked(packet)
+                && header.ecn() != NOT_ECT
+                && header.verify_checksum()
+            {
+                header.set_ecn(MARKED);
+                header.fill_checksum();
+            }
         }
-        return;
-    }
-    let mut header = Ipv6Packet::new_unchecked(packet);
-    let class = header.traffic_class();
-    if class & ECN != NOT_ECT {
-        header.set_traffic_class(class | MARKED);
+        Some(6) => {
+            if let Ok(mut header) = Ipv6Packet::new_checked(packet)
+                && header.traffic_class() & ECN != NOT_ECT
+            {
+                header.set_traffic_class(header.traffic_class() | MARKED);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -176,8 +182,8 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
     })
 }
 
-/// Checks the options of IPv4. None changes anything here. A source route with stops left is for
-/// another host (RFC 1122 section 3.2.1.8 c).
+/// Checks the options of IPv4. None changes anything here. Source routes are refused, as by default
+/// in Linux: an answer would have to take the same way back (RFC 9293 section 3.9.2.1).
 fn check_options(options: &[u8]) -> Result<(), Fault> {
     let mut rest = options;
     while let [kind, tail @ ..] = rest {
@@ -187,19 +193,13 @@ fn check_options(options: &[u8]) -> Result<(), Fault> {
                 rest = tail;
                 continue;
             }
+            LOOSE_ROUTE | STRICT_ROUTE => return Err(Fault::Malformed),
             _ => {}
         }
         let length = tail.first().map_or(0, |length| usize::from(*length));
         let option = rest.get(..length).filter(|option| option.len() >= 2);
         let option = option.ok_or(Fault::Malformed)?;
-        if matches!(*kind, LOOSE_ROUTE | STRICT_ROUTE) {
-            // The third byte points behind the stops that were made, and counts from one.
-            let next = option.get(2).ok_or(Fault::Malformed)?;
-            if usize::from(*next) <= length {
-                return Err(Fault::Malformed);
-            }
-        }
-        rest = &rest[length..];
+        rest = &rest[option.len()..];
     }
     Ok(())
 }
