@@ -65,6 +65,8 @@ struct Flow {
     pending: Datagrams,
     /// The path MTU to its destination, as far as routers behind the peer have reported it.
     path: usize,
+    /// True if the path is narrower than that. Routers may then fragment.
+    narrower: bool,
     /// The time of the last datagram, in either direction.
     used: Instant,
     alarm: Alarm,
@@ -219,12 +221,12 @@ impl Udp {
             true => NARROWEST,
             false => NARROW,
         };
-        let mtu = mtu.max(least);
-        let news = mtu < flow.path.min(sender.mtu(key.peer));
+        let news = mtu < flow.path.min(sender.mtu(key.peer)) && !flow.narrower;
         if news {
-            flow.path = mtu;
+            flow.narrower = mtu < least;
+            flow.path = mtu.max(least);
             if flow.info.is_none() {
-                flow.flow.set_longest(longest(key, mtu));
+                flow.flow.set_longest(longest(key, flow.path));
             }
         }
         news
@@ -377,6 +379,7 @@ impl Udp {
                 info,
                 pending: Datagrams::default(),
                 path: usize::MAX,
+                narrower: false,
                 used: now,
                 alarm: Alarm::default(),
                 alarm_of_peer: Alarm::default(),
@@ -469,10 +472,11 @@ impl Udp {
             }
             flow.used = io.now;
             left = left.saturating_sub(datagrams.lengths.len());
-            let path = flow.path;
+            let (mtu, divides) = (flow.path, flow.narrower);
             let Some(key) = self.flows.key(id) else {
                 return;
             };
+            let path = Path::of_flow(mtu, io.labels.of(key), divides);
             for datagram in datagrams.iter() {
                 if !send(key, datagram, path, sender, io) {
                     counters.udp_too_large += 1;
@@ -515,14 +519,13 @@ fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     sound.then_some(datagram)
 }
 
-/// Sends a datagram in packets of at most `path` bytes.
-fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut Io<'_>) -> bool {
+/// Sends a datagram on this path.
+fn send(key: &Key, datagram: &[u8], path: Path, sender: &mut Sender, io: &mut Io<'_>) -> bool {
     let (source, destination) = (key.destination, key.source);
     let Ok(length) = u16::try_from(UDP_HEADER_LEN + datagram.len()) else {
         return false;
     };
     let addresses = (source.ip(), destination.ip());
-    let path = Path::of_flow(path, io.labels.of(key));
     sender.send(path, key.peer, io.sink, addresses, ip::UDP, |out| {
         let start = out.len();
         out.resize(start + UDP_HEADER_LEN, 0);

@@ -199,3 +199,20 @@ fn a_path_too_narrow_for_fragments_gets_smaller_ones() {
     let longest = bench.settle().iter().map(Vec::len).max();
     assert_eq!(longest, Some(1296));
 }
+
+#[test]
+fn a_path_below_the_least_of_all_hosts_gets_what_routers_may_fragment() {
+    let mut bench = Bench::new(Config::default());
+    let flow = bench.dial_datagrams(1, V4.parse().unwrap()).unwrap();
+    let forbids = |packet: &[u8]| packet[6] & 0x40 > 0;
+    flow.write(&[7; 1000]);
+    let sent = bench.settle().remove(0);
+    assert!(forbids(&sent));
+    bench.packet(1, &error("10.99.0.1", &sent, 3, 4, 600));
+    flow.write(&[7; 500]);
+    let sent = bench.settle().remove(0);
+    assert!(forbids(&sent));
+    bench.packet(1, &error("10.99.0.1", &sent, 3, 4, 300));
+    flow.write(&[7; 500]);
+    assert!(!forbids(&bench.settle()[0]));
+}

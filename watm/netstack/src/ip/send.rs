@@ -84,7 +84,7 @@ impl Sender {
         if length <= mtu {
             let ends = (source, destination);
             write_header(&mut self.packet, ends, protocol, path.marks);
-            if path.unknown && destination.is_ipv4() {
+            if path.divides && destination.is_ipv4() {
                 let id = self.take_id();
                 allow_fragments(&mut self.packet, id as u16);
             }
@@ -160,17 +160,19 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
 pub(crate) struct Path {
     /// The longest packet, in bytes.
     mtu: usize,
-    /// True if no flow learns when a packet is too long. Routers may then fragment those of IPv4.
-    unknown: bool,
+    /// True if routers may fragment packets of IPv4: no flow learns when they are too long, or none
+    /// may be short enough.
+    divides: bool,
     marks: Marks,
 }
 
 impl Path {
-    /// The path of a flow, with its MTU in bytes and its flow label.
-    pub(crate) fn of_flow(mtu: usize, label: u32) -> Path {
+    /// The path of a flow, with its MTU in bytes and its flow label. `divides`: routers may fragment
+    /// packets of IPv4.
+    pub(crate) fn of_flow(mtu: usize, label: u32, divides: bool) -> Path {
         Path {
             mtu,
-            unknown: false,
+            divides,
             marks: Marks { class: 0, label },
         }
     }
@@ -183,7 +185,7 @@ impl Path {
                 IpAddr::V4(_) => usize::MAX,
                 IpAddr::V6(_) => LEAST_MTU_V6,
             },
-            unknown: true,
+            divides: true,
             marks: Marks { class, label: 0 },
         }
     }
