@@ -68,6 +68,22 @@ impl<'a> Segment<'a> {
         })
     }
 
+    /// Returns true if any of its numbers lies in the window from `next` to `edge` (RFC 9293
+    /// section 3.10.7.4). At the edge a bare acknowledgement does, as in Linux, and a FIN, and bytes
+    /// beyond a closed window: their acknowledgement counts.
+    pub(crate) fn lies_in(&self, next: Sequence, edge: Sequence) -> bool {
+        let (start, length) = (self.sequence, self.length());
+        let begins = match self.payload.is_empty() || edge == next {
+            true => !start.is_after(edge),
+            false => edge.is_after(start),
+        };
+        let reaches = match length {
+            0 => !next.is_after(start),
+            _ => start.plus(length).is_after(next),
+        };
+        begins && reaches
+    }
+
     /// Returns true if it requests a new connection.
     pub(crate) fn opens(&self) -> bool {
         self.is_syn() && self.acknowledges.is_none()

@@ -97,7 +97,7 @@ impl Connection {
             return true;
         }
         if self.is_probe(segment) {
-            self.receiver.acknowledge();
+            self.answer_probe(now);
         } else if segment.length() == 0 || self.exceeds_end(segment) {
             self.correct(now);
         } else {
@@ -113,7 +113,7 @@ impl Connection {
 
     /// Returns true if the segment asks whether this side is there, or has room in its window (RFC 9293
     /// sections 3.8.4 and 3.8.6.1). Linux sends it without bytes.
-    fn is_probe(&self, segment: &Segment<'_>) -> bool {
+    pub(super) fn is_probe(&self, segment: &Segment<'_>) -> bool {
         segment.is_bare() && segment.sequence == self.receiver.next().minus(1)
     }
 

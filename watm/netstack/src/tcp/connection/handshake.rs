@@ -391,12 +391,11 @@ impl PeerSyn {
     /// Returns true if a segment lies in the window announced to it, and is not older than the SYN
     /// (RFC 7323 section 5.3). Bytes may overtake the acknowledgement of the SYN.
     fn accepts(&self, segment: &Segment<'_>) -> bool {
-        let end = segment.sequence.plus(segment.length());
         let edge = self.next.plus(usize::from(WINDOW));
         let stamps = self.timestamp.zip(segment.options.timestamp);
         let old =
             stamps.is_some_and(|(syn, timestamp)| syn.wrapping_sub(timestamp.value) as i32 > 0);
-        !self.next.is_after(end) && !segment.sequence.is_after(edge) && !old
+        segment.lies_in(self.next, edge) && !old
     }
 
     /// The scale of the windows announced to it.

@@ -37,6 +37,10 @@ impl Connection {
             return true;
         }
         let Some(timestamp) = segment.options.timestamp else {
+            // Keep-alives of macOS have none.
+            if self.is_probe(segment) {
+                self.answer_probe(now);
+            }
             return false;
         };
         let age = timestamps.clocks.recent.wrapping_sub(timestamp.value) as i32;

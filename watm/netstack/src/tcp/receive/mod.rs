@@ -108,22 +108,9 @@ impl Receiver {
         }
     }
 
-    /// Returns true if a segment lies in the window with any of its numbers (RFC 9293
-    /// section 3.10.7.4). At the edge a bare acknowledgement does, as in Linux, and a FIN, and bytes
-    /// beyond a closed window: their acknowledgement counts.
+    /// Returns true if a segment lies in the window with any of its numbers.
     pub(crate) fn accepts(&self, segment: &Segment<'_>) -> bool {
-        let (start, length) = (segment.sequence, segment.length());
-        let edge = self.window.end().later(self.next);
-        let is_open = edge.is_after(self.next);
-        let begins = match segment.payload.is_empty() || !is_open {
-            true => !start.is_after(edge),
-            false => edge.is_after(start),
-        };
-        let reaches = match length {
-            0 => !self.next.is_after(start),
-            _ => start.plus(length).is_after(self.next),
-        };
-        begins && reaches
+        segment.lies_in(self.next, self.window.end().later(self.next))
     }
 
     /// Returns true if this many bytes with this number come next, with nothing missing before them
@@ -184,7 +171,8 @@ impl Receiver {
             self.acknowledgement.at_once();
         }
         if !self.ended && !self.next.is_after(number) {
-            self.end.get_or_insert(number);
+            // Of two, the later one is false. So is an earlier one that bytes pass.
+            self.end = Some(self.end.map_or(number, |end| end.earlier(number)));
         }
     }
 
