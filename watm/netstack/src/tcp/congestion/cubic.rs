@@ -543,10 +543,12 @@ impl Curve {
         self.epoch = None;
     }
 
-    /// Returns to the state `before`, because the reason for shrinking was wrong.
+    /// Returns to the state `before`, because the reason for shrinking was wrong. Segments keep their
+    /// present size.
     fn restore(&mut self, before: Curve) {
         if before.window > self.window {
-            *self = before;
+            let segment = std::mem::replace(self, before).segment;
+            self.set_segment(segment);
         }
     }
 

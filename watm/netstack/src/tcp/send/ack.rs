@@ -180,6 +180,7 @@ impl Transmitter {
             unrepeated: 0,
         };
         let (una, next) = (self.una.later(ack.to), self.next);
+        let probe = self.width_probe();
         let Transmitter {
             outstanding,
             rate,
@@ -195,7 +196,7 @@ impl Transmitter {
         if self.selective {
             for &(start, end) in ack.blocks {
                 if end.is_after(start) && start.is_after(una) && !end.is_after(next) {
-                    outstanding.receive((start, end), segment, |sent| {
+                    outstanding.receive((start, end), segment, probe, |sent| {
                         progress.deliver(sent, rate, rack);
                     });
                 }

@@ -58,9 +58,11 @@ impl Transmitter {
         let before = self.in_flight();
         let stamp = self.rate.stamp(before, before + bytes, now);
         if chosen.again {
+            let lost = self.outstanding.lost();
             self.outstanding
                 .sent_again(chosen.start, chosen.end, now, stamp);
-            self.doubt_sent_again(chosen.start, chosen.end);
+            let unmarked = bytes.saturating_sub(lost - self.outstanding.lost());
+            self.doubt_sent_again((chosen.start, chosen.end), unmarked);
             self.width_sent_again(chosen.start, now);
         } else {
             self.outstanding.push(Transmission {

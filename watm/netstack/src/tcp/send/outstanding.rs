@@ -136,12 +136,13 @@ impl Outstanding {
     }
 
     /// Records that the peer has everything between `start` and `end`. Transmissions are divided at
-    /// multiples of `segment` bytes only. Calls `delivered` for each piece that was not received
-    /// before.
+    /// multiples of `segment` bytes only. The one that begins at `whole` is one segment, however long.
+    /// Calls `delivered` for each piece that was not received before.
     pub(crate) fn receive(
         &mut self,
         (start, end): (Sequence, Sequence),
         segment: usize,
+        whole: Option<Sequence>,
         mut delivered: impl FnMut(&Transmission),
     ) {
         let mut at = self.index_of(start);
@@ -166,7 +167,10 @@ impl Outstanding {
             }
             let piece = self.all[at];
             self.change(at, Fate::Received);
-            let segments = piece.len().div_ceil(segment);
+            let segments = match whole == Some(piece.start) {
+                true => 1,
+                false => piece.len().div_ceil(segment),
+            };
             self.all[at].received = u16::try_from(segments).unwrap_or(u16::MAX);
             delivered(&piece);
             at = self.merge(at) + 1;
@@ -340,7 +344,9 @@ mod tests {
         let mut came = Vec::new();
         let mut receive = |outstanding: &mut Outstanding, start, end| {
             let block = (first.plus(start), first.plus(end));
-            outstanding.receive(block, SEGMENT, |sent| came.push((sent.len(), sent.sent.0)));
+            outstanding.receive(block, SEGMENT, None, |sent| {
+                came.push((sent.len(), sent.sent.0))
+            });
         };
         // Bytes that are less than a segment at each end are not taken.
         receive(&mut outstanding, 150, 480);
@@ -388,7 +394,7 @@ mod tests {
     fn what_is_lost_is_in_flight_once_it_is_sent_again() {
         use Fate::{InFlight, Lost, Received};
         let (mut outstanding, first) = sent();
-        outstanding.receive((first.plus(300), first.plus(400)), SEGMENT, |_| ());
+        outstanding.receive((first.plus(300), first.plus(400)), SEGMENT, None, |_| ());
         outstanding.lose(|sent| sent.sent.0 == 0);
         assert_eq!((outstanding.lost(), outstanding.in_flight()), (900, 1000));
         let start = outstanding.first_lost().unwrap().start;
@@ -433,10 +439,10 @@ mod tests {
             });
         }
         for end in [20, 30] {
-            outstanding.receive((first.plus(10), first.plus(end)), SEGMENT, |_| ());
+            outstanding.receive((first.plus(10), first.plus(end)), SEGMENT, None, |_| ());
         }
         assert!(outstanding.has_received(2) && !outstanding.has_received(3));
-        outstanding.receive((first.plus(10), first.plus(40)), SEGMENT, |_| ());
+        outstanding.receive((first.plus(10), first.plus(40)), SEGMENT, None, |_| ());
         assert!(outstanding.has_received(3));
     }
 
@@ -456,11 +462,11 @@ mod tests {
     fn a_peer_cannot_make_it_large() {
         let (mut outstanding, first) = sent();
         for at in (0..2000).step_by(2) {
-            outstanding.receive((first.plus(at), first.plus(at + 1)), SEGMENT, |_| ());
+            outstanding.receive((first.plus(at), first.plus(at + 1)), SEGMENT, None, |_| ());
         }
         assert_eq!(outstanding.all.len(), 2);
         for at in (0..2000).step_by(2) {
-            outstanding.receive((first.plus(at), first.plus(at + 1)), 1, |_| ());
+            outstanding.receive((first.plus(at), first.plus(at + 1)), 1, None, |_| ());
         }
         assert!(outstanding.all.len() <= MOST);
     }

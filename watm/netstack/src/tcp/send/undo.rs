@@ -94,8 +94,9 @@ impl Transmitter {
         doubt.lost += bytes;
     }
 
-    /// Records that a range was retransmitted.
-    pub(super) fn doubt_sent_again(&mut self, start: Sequence, end: Sequence) {
+    /// Records that a range was retransmitted, of which so many bytes were not marked as lost: those
+    /// of a tail loss probe. Their duplicates say nothing about the others.
+    pub(super) fn doubt_sent_again(&mut self, (start, end): Block, unmarked: usize) {
         let next = self.next;
         if let Some(timeout) = &mut self.spurious {
             timeout.sent_again();
@@ -104,6 +105,7 @@ impl Transmitter {
             doubt.from = doubt.from.earlier(start);
             doubt.to = doubt.to.later(end);
             doubt.told_by = next;
+            doubt.lost += unmarked;
         }
     }
 
