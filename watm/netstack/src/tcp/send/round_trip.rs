@@ -129,9 +129,14 @@ impl RoundTrip {
     }
 
     /// Ends a row of timeouts: something new is acknowledged. The timeout stays doubled, because
-    /// the path may have become longer than it (Karn's algorithm).
+    /// the path may have become longer than it (Karn's algorithm), but is no longer than the first
+    /// one after a loss (RFC 6298 section 5.7): the search for what passes a narrower path takes
+    /// several timeouts.
     pub(crate) fn answered(&mut self) {
         self.timeouts = 0;
+        while self.doublings > 0 && self.timeout() > FIRST_AFTER_LOSS {
+            self.doublings = self.doublings.min(16) - 1;
+        }
     }
 
     /// Records the time since the last transmission of something repeated, which may be a round
@@ -178,7 +183,7 @@ mod tests {
         }
         assert_eq!(trips.timeout(), MOST);
         trips.answered();
-        assert_eq!((trips.timeout(), trips.timeouts()), (MOST, 0));
+        assert_eq!((trips.timeout(), trips.timeouts()), (ms(1760), 0));
         trips.measure(ms(20), at(1));
         assert_eq!(trips.timeout(), ms(220));
     }
