@@ -104,9 +104,7 @@ impl Connection {
             // It repeats something, or exceeds the window.
             if segment.acknowledges.is_some_and(|to| self.is_plausible(to)) {
                 self.heard(now);
-                // Without it, the answer to a repetition would echo the first transmission, and look like
-                // a round trip as long as the timeout.
-                self.remember(segment, now);
+                self.remember_repetition(segment, now);
             }
             self.take_payload(segment, cx);
             self.receiver.acknowledge();

@@ -9,6 +9,8 @@ use crate::tcp::options::Timestamp;
 use crate::tcp::segment::Segment;
 use crate::tcp::time_wait::Clocks;
 
+/// The time after which a segment has overtaken no other.
+const LATE: Duration = Duration::from_secs(1);
 /// The time after which a remembered timestamp no longer counts (RFC 7323 section 5.5).
 const OLD: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -52,6 +54,16 @@ impl Connection {
             self.receiver.acknowledge();
         }
         !old
+    }
+
+    /// Remembers the timestamp of a repetition that comes long after the last segment. Its answer would
+    /// echo the first transmission otherwise, and look like a round trip as long as the timeout. After
+    /// a shorter time, segments that it has overtaken would count as old.
+    pub(super) fn remember_repetition(&mut self, segment: &Segment<'_>, now: Instant) {
+        let late = |timestamps: &Timestamps| now >= timestamps.recent_at + LATE;
+        if self.timestamps.as_ref().is_some_and(late) {
+            self.remember(segment, now);
+        }
     }
 
     /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3). One from an attacker
