@@ -129,8 +129,20 @@ fn segments_are_full_again_after_a_silence() {
     bench.wait(Duration::from_secs(2));
     let again = bench.wait(Duration::from_secs(8));
     assert!(longest(&again) < Some(1420), "segments were not cut");
-    let sent = bench.packet(1, &peer.acknowledge(10, None));
-    assert_eq!(longest(&sent), Some(1420));
+    // A probe of 1280 bytes passes, and then one of 1420.
+    let mut sent = bench.packet(1, &peer.acknowledge(10, None));
+    for expected in [1280, 1420] {
+        assert_eq!(longest(&sent), Some(expected));
+        let last = packets::read_tcp(sent.last().unwrap());
+        let end = last.sequence.wrapping_add(last.payload.len() as u32);
+        let everything = packets::Tcp {
+            acknowledges: Some(end),
+            ..peer.segment(0, None)
+        };
+        sent = bench.packet(1, &everything.packet());
+    }
+    let short = |packet: &&Vec<u8>| packet.len() < 1420;
+    assert_eq!(sent.iter().filter(short).count(), 0);
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(crate) struct Transmitter {
     /// The number of duplicate acknowledgements of a peer that is not selective.
     duplicates: usize,
     doubt: Option<Doubt>,
-    spurious: Option<Box<SpuriousTimeout>>,
+    spurious: Option<SpuriousTimeout>,
     tail_probe: TailProbe,
     usage: Usage,
     /// The time since when the retransmission timer runs, and that of the last transmission.

@@ -242,7 +242,7 @@ impl Transmitter {
         self.reductions.lost();
         self.doubt = None;
         if !again {
-            self.spurious = Some(Box::new(SpuriousTimeout::new(self.path.width())));
+            self.spurious = Some(SpuriousTimeout::Unanswered);
         }
         self.phase = Phase::Timeout;
         self.recover = self.next;
@@ -256,9 +256,6 @@ impl Transmitter {
         let first = self.outstanding.first().map_or(0, |sent| sent.len());
         let is_long = first.min(segment) > self.path.segment_of(width);
         if is_long && width > self.path.width() {
-            if let Some(timeout) = &mut self.spurious {
-                timeout.narrowed(width);
-            }
             self.set_width(width);
         }
     }

@@ -1,7 +1,6 @@
 //! Undoing a loss or a timeout that turns out to be wrong, because packets were late or reordered
 //! (RFC 5682, RFC 3522, RFC 3708).
 
-use super::width::Width;
 use super::{MOST_QUEUED, Transmitter};
 use crate::tcp::congestion::{Phase, Undo};
 use crate::tcp::sequence::{Block, Sequence};
@@ -21,58 +20,34 @@ pub(super) struct Doubt {
     told_by: Sequence,
 }
 
-/// A timeout that may be spurious, and the segment width before it.
-#[derive(Debug)]
-pub(super) struct SpuriousTimeout {
-    width: Width,
-    /// The acknowledgements since, from a peer that is not selective.
-    answers: Answers,
-    /// The reduced width, if it was reduced since.
-    narrowed: Option<Width>,
-}
-
-/// The acknowledgements after a timeout. The second one reveals that nothing was lost, if it covers
-/// bytes that were not sent again (RFC 5682 section 2.1).
+/// A timeout that may be spurious, and the acknowledgements since from a peer that is not selective.
+/// The second one reveals that nothing was lost, if it covers bytes that were not sent again
+/// (RFC 5682 section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answers {
-    None,
+pub(super) enum SpuriousTimeout {
+    Unanswered,
     /// One has advanced, and nothing was sent again since.
-    One,
+    AnsweredOnce,
     /// The next ones reveal nothing.
     Ambiguous,
-}
-
-impl SpuriousTimeout {
-    pub(super) fn new(width: Width) -> Self {
-        SpuriousTimeout {
-            width,
-            answers: Answers::None,
-            narrowed: None,
-        }
-    }
-
-    /// Records that segments are reduced to this width.
-    pub(super) fn narrowed(&mut self, width: Width) {
-        self.narrowed = Some(width);
-    }
 }
 
 impl SpuriousTimeout {
     /// Records an acknowledgement. Returns true if it reveals that the timeout was spurious.
     /// `unrepeated` bytes of it were not sent again.
     pub(super) fn answered(&mut self, advances: bool, unrepeated: usize) -> bool {
-        let second = self.answers == Answers::One && advances;
-        self.answers = match self.answers {
-            Answers::None | Answers::One if advances => Answers::One,
-            _ => Answers::Ambiguous,
+        let second = *self == Self::AnsweredOnce && advances;
+        *self = match self {
+            Self::Unanswered | Self::AnsweredOnce if advances => Self::AnsweredOnce,
+            _ => Self::Ambiguous,
         };
         second && unrepeated > 0
     }
 
     /// Records a retransmission.
     pub(super) fn sent_again(&mut self) {
-        if self.answers == Answers::One {
-            self.answers = Answers::Ambiguous;
+        if *self == Self::AnsweredOnce {
+            *self = Self::Ambiguous;
         }
     }
 }
@@ -112,7 +87,7 @@ impl Transmitter {
     /// Records that bytes came late, whose retransmission the peer is going to report.
     pub(super) fn expect_duplicates(&mut self, bytes: usize) {
         if let Some(doubt) = &mut self.doubt {
-            doubt.unreported += bytes as u32;
+            doubt.unreported = doubt.unreported.saturating_add(bytes as u32);
         }
     }
 
@@ -161,26 +136,17 @@ impl Transmitter {
     }
 
     /// Undoes a timeout, because bytes arrived that were not retransmitted after it (RFC 5682), or
-    /// whose retransmission the acknowledgement precedes (RFC 3522).
+    /// whose retransmission the acknowledgement precedes (RFC 3522). Segments that became shorter stay
+    /// so until a probe shows that longer ones pass: the acknowledgement may be that of a shorter one.
     pub(super) fn undo_timeout(&mut self) {
         if self.phase != Phase::Timeout {
             return;
         }
-        self.restore_width();
+        self.spurious = None;
         let lost = self.outstanding.lost();
         self.outstanding.find_all();
         self.rate.not_lost(lost);
         self.undo(lost);
-    }
-
-    /// Returns to the segment width before a timeout: the path carries it.
-    pub(super) fn restore_width(&mut self) {
-        // A router may have reported another MTU meanwhile.
-        if let Some(timeout) = self.spurious.take()
-            && timeout.narrowed == Some(self.path.width())
-        {
-            self.set_width(timeout.width);
-        }
     }
 
     fn undo(&mut self, not_lost: usize) {
