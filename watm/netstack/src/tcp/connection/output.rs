@@ -43,7 +43,7 @@ impl Connection {
 
     /// Sends a bare acknowledgement with its report.
     pub(crate) fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
-        let mut header = self.header(self.transmitter.next(), Flags::ACK, cx);
+        let mut header = self.header(self.transmitter.acceptable(), Flags::ACK, cx);
         self.receiver.tell_blocks(&mut header.options);
         emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
     }

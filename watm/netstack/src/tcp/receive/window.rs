@@ -15,6 +15,9 @@ pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 2 << 20;
 /// The window scale that lets [`MOST`] be announced (RFC 7323 section 2).
 pub(crate) const SHIFT: u8 = MOST.ilog2() as u8 + 1 - 16;
+/// The part of a window that rounding adds at most: enough for segments of 512 bytes. Peers such as
+/// smoltcp handle the loss of bytes behind an edge that moved to the left badly.
+const SPARE: usize = 16;
 /// The delay that a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
 
@@ -65,8 +68,9 @@ impl Receiver {
     }
 
     /// The value of the window field, and the end of the window that was announced with it. The right
-    /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), and to the
-    /// left by nothing but rounding (RFC 7323 section 2.4).
+    /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), or because
+    /// the field is rounded up. It moves to the left only if it would be rounded up without end (RFC 7323
+    /// section 2.4).
     pub(super) fn announcement(&self, segment: usize) -> (u16, Sequence) {
         let window = &self.window;
         let limit = self.taken.plus(window.size);
@@ -80,7 +84,8 @@ impl Receiver {
         // A rounded window should not end before the one announced. Without a bound, each rounding
         // would add to it while the application takes nothing.
         let short = less < self.next.until(window.end);
-        let bounded = !self.next.plus(more).is_after(limit.plus(unit - 1));
+        let bound = limit.plus((window.size / SPARE).max(unit - 1));
+        let bounded = !self.next.plus(more).is_after(bound);
         let rounded = if short && bounded { more } else { less };
         let field = u16::try_from(rounded >> window.shift).unwrap_or(u16::MAX);
         let announced = self.next.plus(usize::from(field) << window.shift);

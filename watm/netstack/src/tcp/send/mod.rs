@@ -179,6 +179,15 @@ impl Transmitter {
         self.next
     }
 
+    /// The number of an acknowledgement without bytes: the next new one, but none behind a closed
+    /// window, where a probe lies. The peer would ignore it there, and most do not know the probe.
+    pub(crate) fn acceptable(&self) -> Sequence {
+        match self.window.end.is_after(self.una) {
+            true => self.next,
+            false => self.una,
+        }
+    }
+
     /// The first unacknowledged number (SND.UNA).
     pub(crate) fn una(&self) -> Sequence {
         self.una
