@@ -96,13 +96,17 @@ impl Connection {
         if self.receiver.accepts(segment) {
             return true;
         }
+        let plausible = segment.acknowledges.filter(|to| self.is_plausible(*to));
+        if let Some(acknowledged) = plausible {
+            self.transmitter.note_hint(acknowledged);
+        }
         if self.is_probe(segment) {
             self.answer_probe(now);
         } else if segment.length() == 0 || self.exceeds_end(segment) {
             self.correct(now);
         } else {
             // It repeats something, or exceeds the window.
-            if segment.acknowledges.is_some_and(|to| self.is_plausible(to)) {
+            if plausible.is_some() {
                 self.heard(now);
                 self.remember_repetition(segment, now);
             }

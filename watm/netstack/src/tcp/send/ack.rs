@@ -208,6 +208,7 @@ impl Transmitter {
     /// Moves SND.UNA forward.
     fn advance(&mut self, to: Sequence, pool: &mut Pool, now: Instant) {
         self.una = to;
+        self.hint = None;
         self.reductions.acknowledged(to);
         self.forget_passed();
         self.trips.answered();

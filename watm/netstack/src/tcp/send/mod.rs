@@ -49,6 +49,8 @@ pub(crate) struct Transmitter {
     /// SND.UNA and SND.NXT (RFC 9293 section 3.3.1).
     una: Sequence,
     next: Sequence,
+    /// An acknowledgement after SND.UNA, in a segment that was not acceptable.
+    hint: Option<Sequence>,
     window: PeerWindow,
     path: PathMtu,
     /// The search for a wider path, if segments are shorter than the path to the peer allows.
@@ -139,6 +141,7 @@ impl Transmitter {
             closing: false,
             una: first,
             next: first,
+            hint: None,
             window: PeerWindow {
                 end: first.plus(established.window),
                 size: established.window,
@@ -180,11 +183,20 @@ impl Transmitter {
     }
 
     /// The number of an acknowledgement without bytes: the next new one, but none behind a closed
-    /// window, where a probe lies. The peer would ignore it there, and most do not know the probe.
+    /// window, where a probe lies that most peers do not take. The peer would ignore it there.
     pub(crate) fn acceptable(&self) -> Sequence {
         match self.window.end.is_after(self.una) {
             true => self.next,
-            false => self.una,
+            false => self.hint.unwrap_or(self.una),
+        }
+    }
+
+    /// Notes an acknowledgement in a segment that is not acceptable. A peer that has taken a probe
+    /// ignores numbers before its end. If its own numbers are old, because it repeats what it sent,
+    /// neither end would ever take a segment of the other.
+    pub(crate) fn note_hint(&mut self, acknowledged: Sequence) {
+        if acknowledged.is_after(self.una) {
+            self.hint = Some(acknowledged);
         }
     }
 
