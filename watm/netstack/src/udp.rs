@@ -65,8 +65,9 @@ struct Flow {
     pending: Datagrams,
     /// The path MTU to its destination, as far as routers behind the peer have reported it.
     path: usize,
-    /// True if the path is narrower than that. Routers may then fragment.
-    narrower: bool,
+    /// True if IPv4 routers may fragment the packets (DF is clear), because the path is narrower
+    /// than that.
+    may_fragment: bool,
     /// The time of the last datagram, in either direction.
     used: Instant,
     alarm: Alarm,
@@ -221,9 +222,9 @@ impl Udp {
             true => NARROWEST,
             false => NARROW,
         };
-        let news = mtu < flow.path.min(sender.mtu(key.peer)) && !flow.narrower;
+        let news = mtu < flow.path.min(sender.mtu(key.peer)) && !flow.may_fragment;
         if news {
-            flow.narrower = mtu < least;
+            flow.may_fragment = mtu < least;
             flow.path = mtu.max(least);
             if flow.info.is_none() {
                 flow.flow.set_longest(longest(key, flow.path));
@@ -379,7 +380,7 @@ impl Udp {
                 info,
                 pending: Datagrams::default(),
                 path: usize::MAX,
-                narrower: false,
+                may_fragment: false,
                 used: now,
                 alarm: Alarm::default(),
                 alarm_of_peer: Alarm::default(),
@@ -472,11 +473,11 @@ impl Udp {
             }
             flow.used = io.now;
             left = left.saturating_sub(datagrams.lengths.len());
-            let (mtu, divides) = (flow.path, flow.narrower);
+            let (mtu, may_fragment) = (flow.path, flow.may_fragment);
             let Some(key) = self.flows.key(id) else {
                 return;
             };
-            let path = Path::of_flow(mtu, io.labels.of(key), divides);
+            let path = Path::of_flow(mtu, io.labels.of(key), may_fragment);
             for datagram in datagrams.iter() {
                 if !send(key, datagram, path, sender, io) {
                     counters.udp_too_large += 1;

@@ -84,7 +84,7 @@ impl Sender {
         if length <= mtu {
             let ends = (source, destination);
             write_header(&mut self.packet, ends, protocol, path.marks);
-            if path.divides && destination.is_ipv4() {
+            if path.may_fragment && destination.is_ipv4() {
                 let id = self.take_id();
                 allow_fragments(&mut self.packet, id as u16);
             }
@@ -160,32 +160,32 @@ pub(crate) fn header_len(address: IpAddr) -> usize {
 pub(crate) struct Path {
     /// The longest packet, in bytes.
     mtu: usize,
-    /// True if routers may fragment packets of IPv4: no flow learns when they are too long, or none
-    /// may be short enough.
-    divides: bool,
+    /// True if IPv4 routers may fragment the packets (DF is clear): no flow hears of their reports,
+    /// or the path carries less than the least size used.
+    may_fragment: bool,
     marks: Marks,
 }
 
 impl Path {
-    /// The path of a flow, with its MTU in bytes and its flow label. `divides`: routers may fragment
-    /// packets of IPv4.
-    pub(crate) fn of_flow(mtu: usize, label: u32, divides: bool) -> Path {
+    /// Returns the path of a flow, with its MTU in bytes and its flow label. `may_fragment`: IPv4
+    /// routers may fragment its packets.
+    pub(crate) fn of_flow(mtu: usize, label: u32, may_fragment: bool) -> Path {
         Path {
             mtu,
-            divides,
+            may_fragment,
             marks: Marks { class: 0, label },
         }
     }
 
-    /// The path of a message that belongs to no flow, so that a report that it is too long has no
-    /// effect. It fits the MTU that every IPv6 path has (RFC 8200 section 5).
+    /// Returns the path of a message without a flow, on which a router's report has no effect. Over
+    /// IPv6, packets fit the least MTU (RFC 8200 section 5).
     pub(crate) fn of_message(destination: IpAddr, class: u8) -> Path {
         Path {
             mtu: match destination {
                 IpAddr::V4(_) => usize::MAX,
                 IpAddr::V6(_) => LEAST_MTU_V6,
             },
-            divides: true,
+            may_fragment: true,
             marks: Marks { class, label: 0 },
         }
     }

@@ -114,8 +114,8 @@ impl<'a> Train<'a> {
         }
     }
 
-    /// Lets routers fragment the packets. The first one gets this identification.
-    pub(crate) fn identify(&mut self, first: Option<u16>) {
+    /// Lets routers fragment the packets if `first` is some. Identifications count up from it.
+    pub(crate) fn set_identification(&mut self, first: Option<u16>) {
         self.identification = first;
     }
 

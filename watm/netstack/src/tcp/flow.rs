@@ -6,7 +6,7 @@ use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
 use super::connection::{Answer, Connection, Context, End, Handshake, Judgement, Start, State};
 use super::memory::Memory;
-use super::segment::{self, Segment};
+use super::segment::Segment;
 use super::sequence::Sequence;
 use super::time_wait::Last;
 use crate::table::Key;
@@ -18,8 +18,8 @@ const CHUNK: usize = 256 << 10;
 const BUDGET: usize = 64;
 
 /// The time for which a peer may continue sending after the application has closed both directions.
-/// Its bytes are acknowledged and dropped. RFC 9293 section 3.6.1 (SHLD-3) recommends RST at once, as
-/// Linux sends it. That can take the last bytes of the application from a peer that has not read
+/// Its bytes are acknowledged and dropped. RFC 9293 section 3.6.1 (SHLD-3) recommends RST at once,
+/// as Linux sends it. That can take the last bytes of the application from a peer that has not read
 /// them yet.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time without traffic after which the windows of a flow return to the initial size.
@@ -197,14 +197,13 @@ impl Flow {
         }
     }
 
-    /// Answers a segment that [`judge`](Self::judge) does not let through. The acknowledgement of a
-    /// connection counts like any other.
-    pub(crate) fn challenge(&mut self, last: Last, window: u16, cx: &mut Context<'_, '_>) {
+    /// Answers a segment that [`judge`](Self::judge) challenges. The answer of an open connection
+    /// is an ordinary acknowledgement, with its window and its SACK blocks.
+    pub(crate) fn challenge(&mut self, cx: &mut Context<'_, '_>) {
         match &mut self.link {
+            Link::Handshake(handshake) => handshake.send_challenge(cx),
             Link::Connection(connection) => connection.send_acknowledgement(cx),
-            Link::Handshake(_) | Link::Failed => {
-                segment::send_acknowledgement(&self.key, last, window, cx.buffer, cx.io);
-            }
+            Link::Failed => {}
         }
     }
 
@@ -286,8 +285,8 @@ impl Flow {
         self.exchange(cx)
     }
 
-    /// Returns true if the application has aborted a flow that takes no bytes of it: before the peer
-    /// has answered, or after the end of its bytes. For others see
+    /// Returns true if the application has aborted a flow that takes no bytes of it: before the
+    /// peer has answered, or after the end of its bytes. For others see
     /// [`aborted_meanwhile`](Self::aborted_meanwhile).
     fn was_aborted(&mut self) -> bool {
         let (takes, over) = match &self.link {

@@ -1,6 +1,7 @@
 //! TCP (RFC 9293): a flow for each connection, accepted or dialled.
 
 mod buffer;
+mod clocks;
 pub(crate) mod congestion;
 mod connection;
 mod emit;
@@ -191,11 +192,11 @@ impl Tcp {
             match flow.judge(&segment, io.now) {
                 Judgement::Take => {}
                 Judgement::Ignore => return true,
-                Judgement::Challenge(last, window) => {
+                Judgement::Challenge => {
                     counters.tcp_challenged += 1;
                     let parts = id.and_then(|id| self.parts(id, io, counters));
                     if let Some((flow, mut cx)) = parts {
-                        flow.challenge(last, window, &mut cx);
+                        flow.challenge(&mut cx);
                     }
                     return true;
                 }
@@ -231,7 +232,8 @@ impl Tcp {
         true
     }
 
-    /// Takes a segment that continues the run in progress. Otherwise ends the run, and returns false.
+    /// Takes a segment that continues the run in progress. Otherwise ends the run, and returns
+    /// false.
     fn continues_run(
         &mut self,
         key: &Key,
@@ -459,7 +461,8 @@ impl Tcp {
         if let Some(id) = self.half_open.in_the_way(peer) {
             let flow = self.flows.get_mut(id);
             if flow.is_some_and(|flow| !flow.is_in_handshake()) {
-                // It was completed just before, in the same batch. Serving it takes it off the list.
+                // It was completed just before, in the same batch. Serving it takes it off the
+                // list.
                 self.service(id, io, counters);
                 return;
             }

@@ -68,10 +68,10 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Returns true if any of its numbers lies in the window from `next` to `edge` (RFC 9293
-    /// section 3.10.7.4). At the edge a bare acknowledgement does, as in Linux, and a FIN, and bytes
-    /// beyond a closed window: their acknowledgement counts.
-    pub(crate) fn lies_in(&self, next: Sequence, edge: Sequence) -> bool {
+    /// Returns true if it overlaps the window from `next` up to, but not including, `edge` (RFC
+    /// 9293 section 3.10.7.4). A bare acknowledgement or a FIN at `edge` also counts, as in Linux.
+    /// So do bytes at the edge of a closed window: their acknowledgement counts.
+    pub(crate) fn is_in_window(&self, next: Sequence, edge: Sequence) -> bool {
         let (start, length) = (self.sequence, self.length());
         let begins = match self.payload.is_empty() || edge == next {
             true => !start.is_after(edge),

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use watm_core::Instant;
 
-use super::options::Timestamp;
+use super::clocks::Clocks;
 use super::segment::Segment;
-use super::send::timestamp;
 use super::sequence::Sequence;
 use crate::hash::{Keyed, Map};
 use crate::table::Key;
@@ -41,24 +40,14 @@ pub(crate) struct Last {
     pub clocks: Option<Clocks>,
 }
 
-/// The clocks of both ends of a connection (RFC 7323).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Clocks {
-    /// The offset of the local one.
-    pub offset: u32,
-    /// The last timestamp of the peer in order (TS.Recent).
-    pub recent: u32,
-}
-
 impl Last {
-    /// Returns true if a SYN opens a later connection, and is no old duplicate (RFC 6191 section 2).
+    /// Returns true if a SYN opens a later connection, and is no old duplicate (RFC 6191 section
+    /// 2).
     pub(crate) fn precedes(&self, syn: &Segment<'_>) -> bool {
         let later = syn.sequence.is_after(self.theirs);
         match (self.clocks, syn.options.timestamp) {
-            (Some(last), Some(next)) => match next.value.wrapping_sub(last.recent) as i32 {
-                0 => later,
-                age => age > 0,
-            },
+            (Some(last), Some(next)) if next.value == last.recent => later,
+            (Some(last), Some(next)) => !last.is_old(next),
             (Some(_), None) => later,
             (None, Some(_)) => true,
             (None, None) => later,
@@ -87,25 +76,6 @@ impl Last {
     /// The first number of the next connection: `first`, or one beyond the windows of this one.
     pub(crate) fn successor(&self, first: Sequence) -> Sequence {
         first.later(self.ours.plus(GAP))
-    }
-}
-
-impl Clocks {
-    /// The timestamp of a segment that leaves now.
-    pub(crate) fn timestamp(&self, now: Instant) -> Timestamp {
-        Timestamp {
-            value: timestamp(self.offset, now),
-            echo: self.recent,
-        }
-    }
-
-    /// The clocks after a timestamp of the peer, or `None` if that is old.
-    fn after(self, timestamp: Timestamp) -> Option<Clocks> {
-        let old = self.recent.wrapping_sub(timestamp.value) as i32 > 0;
-        (!old).then_some(Clocks {
-            recent: timestamp.value,
-            ..self
-        })
     }
 }
 

@@ -13,11 +13,16 @@ impl Connection {
     /// checks, and its payload was taken.
     pub(crate) fn arrive(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
         let now = cx.io.now;
-        // First: sequence number and timestamp.
-        if !self.is_acceptable(segment, cx) {
+        // First: timestamp and sequence number.
+        if !self.check_timestamp(segment, now) {
             return false;
         }
-        // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC 1337).
+        if !self.receiver.accepts(segment) {
+            self.answer_unacceptable(segment, cx);
+            return false;
+        }
+        // Second and fourth: RST. SYNs are judged before. In TIME-WAIT it changes nothing (RFC
+        // 1337).
         if segment.resets() {
             if !self.is_over() {
                 self.state = State::Closed(End::Reset);
@@ -56,10 +61,10 @@ impl Connection {
     }
 
     /// Takes a segment that differs from the one before in its payload alone: the steps of
-    /// [`arrive`](Self::arrive) that have an effect then. Returns false if another step may have one.
+    /// [`arrive`](Self::arrive) that have an effect then. Returns false if another step may have
+    /// one.
     pub(crate) fn go_on(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
-        let receives = !matches!(self.state, State::Closed(_) | State::TimeWait);
-        if !receives
+        if self.is_over()
             || !self
                 .receiver
                 .expects(segment.sequence, segment.payload.len())
@@ -87,20 +92,14 @@ impl Connection {
         }
     }
 
-    /// Decides whether the segment is processed. If not, the answer is an acknowledgement.
-    fn is_acceptable(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+    /// Demands an acknowledgement for a segment whose numbers are not acceptable.
+    fn answer_unacceptable(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
         let now = cx.io.now;
-        if !self.is_current(segment, now) {
-            return false;
-        }
-        if self.receiver.accepts(segment) {
-            return true;
-        }
         let plausible = segment.acknowledges.filter(|to| self.is_plausible(*to));
         if let Some(acknowledged) = plausible {
-            self.transmitter.note_hint(acknowledged);
+            self.transmitter.note_unaccepted_ack(acknowledged);
         }
-        if self.is_probe(segment) {
+        if self.is_bare_probe(segment) {
             self.answer_probe(now);
         } else if segment.length() == 0 || self.exceeds_end(segment) {
             self.correct(now);
@@ -113,16 +112,15 @@ impl Connection {
             self.take_payload(segment, cx);
             self.receiver.acknowledge();
         }
-        false
     }
 
-    /// Returns true if the segment asks whether this side is there, or has room in its window (RFC 9293
-    /// sections 3.8.4 and 3.8.6.1). Linux sends it without bytes.
-    pub(super) fn is_probe(&self, segment: &Segment<'_>) -> bool {
+    /// Returns true if the segment is a keep-alive or a window probe without bytes, as Linux sends
+    /// them (RFC 9293 sections 3.8.4 and 3.8.6.1).
+    pub(super) fn is_bare_probe(&self, segment: &Segment<'_>) -> bool {
         segment.is_bare() && segment.sequence == self.receiver.next().minus(1)
     }
 
-    /// Returns true if the segment has bytes behind the peer's FIN. They are ignored (RFC 9293
+    /// Returns true if the segment has bytes after the peer's FIN. They are ignored (RFC 9293
     /// section 3.10.7.4).
     fn exceeds_end(&self, segment: &Segment<'_>) -> bool {
         self.receiver.has_ended() && segment.payload_end().is_after(self.receiver.next())

@@ -5,19 +5,20 @@ use core::time::Duration;
 
 use watm_core::Instant;
 
-use super::challenge::{self, Judgement};
+use super::challenge::{Challenges, Judgement};
 use super::timestamps::Timestamps;
 use super::{Connection, Context, Ecn, State};
 use crate::table::Key;
+use crate::tcp::clocks::{self, Clocks};
 use crate::tcp::congestion::{Algorithm, Start as CongestionStart};
 use crate::tcp::emit::{self, Flags, Header};
 use crate::tcp::options::{TIMESTAMP_BYTES, Written};
 use crate::tcp::receive::{LEAST, Receiver, SHIFT};
-use crate::tcp::segment::Segment;
+use crate::tcp::segment::{self, Segment};
 use crate::tcp::send::round_trip::{FIRST_TIMEOUT, RoundTrip};
 use crate::tcp::send::{Established, Transmitter};
 use crate::tcp::sequence::Sequence;
-use crate::tcp::time_wait::{Clocks, Last};
+use crate::tcp::time_wait::Last;
 
 /// The segment size of a peer that announces none (RFC 9293 section 3.7.1).
 const DEFAULT_SEGMENT: u16 = 536;
@@ -27,10 +28,9 @@ const LEAST_SEGMENT: u16 = 88;
 const WINDOW: u16 = u16::MAX;
 /// The bound of doubling the time between two SYNs.
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// The time in which a SYN may cross another one, or be duplicated on its way, without a loss: less
-/// than the timeout of either side (RFC 6298 section 2).
-const DUPLICATE: Duration = Duration::from_millis(500);
+/// The time within which a second SYN counts as crossing or duplicated, and not as a sign of loss.
+/// It is shorter than either end's first timeout (RFC 6298 section 2).
+const NO_LOSS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The local side of a new connection.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +59,7 @@ pub(crate) struct Handshake {
     lost: bool,
     /// The time of the next one.
     due: Instant,
-    /// The earliest time of the next challenge.
-    challenge_at: Instant,
+    challenges: Challenges,
 }
 
 /// The content of the peer's SYN.
@@ -109,7 +108,7 @@ impl Handshake {
             tries: 0,
             lost: false,
             due: start.now,
-            challenge_at: start.now,
+            challenges: Challenges::default(),
             start,
         }
     }
@@ -139,8 +138,8 @@ impl Handshake {
         let Some(peer) = self.peer else {
             return Judgement::Take;
         };
-        // A repeated SYN gets the same answer again. A SYN that crossed the one of this end is answered with an
-        // acknowledgement.
+        // A repeated SYN gets the same answer again. A SYN that crossed the one of this end is
+        // answered with an acknowledgement.
         if segment.is_syn() && segment.sequence.plus(1) == peer.next {
             return Judgement::Take;
         }
@@ -153,8 +152,17 @@ impl Handshake {
                 return Judgement::Take;
             }
         }
-        let position = (self.position(&peer, now), LEAST, peer.shift());
-        challenge::judge(segment, position, &mut self.challenge_at, now)
+        self.challenges.judge(segment, peer.next, LEAST, now)
+    }
+
+    /// Sends a challenge.
+    pub(crate) fn send_challenge(&self, cx: &mut Context<'_, '_>) {
+        let Some(peer) = self.peer else {
+            return;
+        };
+        let window = u16::try_from(LEAST >> peer.shift()).unwrap_or(u16::MAX);
+        let last = self.position(&peer, cx.io.now);
+        segment::send_acknowledgement(&self.start.key, last, window, cx.buffer, cx.io);
     }
 
     /// Processes a segment. An open connection has not processed its payload yet.
@@ -182,7 +190,7 @@ impl Handshake {
         if now < self.due {
             return;
         }
-        self.lost |= self.tries > 0 && now >= self.start.now + DUPLICATE;
+        self.lost |= self.tries > 0 && now >= self.start.now + NO_LOSS_WITHIN;
         let wait = FIRST_TIMEOUT * (1 << self.tries.min(6));
         self.tries += 1;
         self.due = now + wait.min(LONGEST);
@@ -210,7 +218,7 @@ impl Handshake {
     }
 
     /// Processes a possible answer to the SYN of a dialled connection (RFC 9293
-    /// section 3.10.7.3). The peer repeats bytes that come with its SYN.
+    /// section 3.10.7.3). Bytes on its SYN are not taken: the peer sends them again.
     fn arrive_dialled(&mut self, segment: &Segment<'_>, now: Instant) -> Answer {
         if segment.opens() {
             self.cross(segment, now);
@@ -369,7 +377,7 @@ impl Handshake {
             heard: now,
             probed: now,
             unanswered_since: None,
-            challenge_at: self.challenge_at,
+            challenges: self.challenges,
         })
     }
 }
@@ -389,13 +397,13 @@ impl PeerSyn {
     }
 
     /// Returns true if a segment lies in the window announced to it, and is not older than the SYN
-    /// (RFC 7323 section 5.3). Bytes may overtake the acknowledgement of the SYN.
+    /// (RFC 7323 section 5.3). A segment later in the window is acceptable, because it may overtake
+    /// the third one.
     fn accepts(&self, segment: &Segment<'_>) -> bool {
         let edge = self.next.plus(usize::from(WINDOW));
         let stamps = self.timestamp.zip(segment.options.timestamp);
-        let old =
-            stamps.is_some_and(|(syn, timestamp)| syn.wrapping_sub(timestamp.value) as i32 > 0);
-        segment.lies_in(self.next, edge) && !old
+        let old = stamps.is_some_and(|(syn, timestamp)| clocks::precedes(timestamp.value, syn));
+        segment.is_in_window(self.next, edge) && !old
     }
 
     /// The scale of the windows announced to it.

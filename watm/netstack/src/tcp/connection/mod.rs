@@ -15,6 +15,7 @@ mod timestamps;
 
 use watm_core::Instant;
 
+use self::challenge::Challenges;
 pub(crate) use self::challenge::Judgement;
 pub(crate) use self::handshake::{Answer, Handshake, Start};
 pub(crate) use self::state::{End, State};
@@ -44,8 +45,7 @@ pub(crate) struct Connection {
     probed: Instant,
     /// The time since when the peer owes an acknowledgement, or an answer to a probe.
     unanswered_since: Option<Instant>,
-    /// The earliest time of the next challenge.
-    challenge_at: Instant,
+    challenges: Challenges,
 }
 
 /// Explicit congestion notification (RFC 3168).

@@ -43,14 +43,14 @@ impl Connection {
 
     /// Sends a bare acknowledgement with its report.
     pub(crate) fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
-        let mut header = self.header(self.transmitter.acceptable(), Flags::ACK, cx);
+        let mut header = self.header(self.transmitter.bare_ack_sequence(), Flags::ACK, cx);
         self.receiver.tell_blocks(&mut header.options);
         emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
     }
 
     /// Ends the connection with RST (RFC 9293 section 3.10.5).
     pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
-        if !matches!(self.state, State::Closed(_) | State::TimeWait) {
+        if !self.is_over() {
             let header = self.header(self.transmitter.next(), Flags::RST | Flags::ACK, cx);
             emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
         }
@@ -66,13 +66,14 @@ impl Connection {
     /// Sends a range in segments. Returns their number.
     fn send_range(&mut self, chosen: &Chosen, cx: &mut Context<'_, '_>) -> usize {
         let mut header = self.header(chosen.start, Flags::ACK, cx);
-        // RFC 3168 sections 6.1.5 and 6.1.6.
-        header.capable = self.ecn.capable && !chosen.again && !chosen.probes;
+        // Retransmissions and window probes are not ECN-capable (RFC 3168 sections 6.1.5 and
+        // 6.1.6).
+        header.capable = self.ecn.capable && !chosen.again && !chosen.is_window_probe;
         header.flags = header.flags | Flags::CWR.only_if(chosen.reduced && self.ecn.capable);
         let segment = chosen.segment;
         let unfinished = cx.io.sink.finishes(self.key.peer);
         let mut train = Train::new(&self.key, &header, cx.buffer);
-        train.identify(self.transmitter.identify(chosen));
+        train.set_identification(self.transmitter.take_identifications(chosen));
         let mut start = chosen.start;
         let mut segments = 0;
         while chosen.end.is_after(start) {

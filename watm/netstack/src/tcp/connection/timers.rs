@@ -6,9 +6,9 @@ use watm_core::Instant;
 
 use super::{Connection, Context, End, State};
 
-/// The silence after which a peer is probed. RFC 9293 section 3.8.4 (MUST-24 to MUST-28) has
-/// the application turn probes on, and two hours of silence before them. They are always on here:
-/// peers are devices that vanish without a word, and NATs forget idle flows within minutes.
+/// The silence after which a peer is probed. RFC 9293 section 3.8.4 (MUST-24, 25, 28) wants probes
+/// off by default, and two hours of silence. They are always on here, because peers vanish without
+/// a word and NATs forget idle flows within minutes.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// The time for which a peer may leave something unanswered before it counts as gone: longer than
 /// the 100 s of RFC 9293 section 3.8.3 (R2).
@@ -18,8 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 const LONGEST: Duration = Duration::from_secs(75);
 
 impl Connection {
-    /// The time of the next timer. A connection that is over waits for the application to read, which
-    /// is looked at now and then.
+    /// The time of the next timer. A connection that is over waits for the application to read,
+    /// which is looked at now and then.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.is_over() {
             return Some(self.silent_until());

@@ -5,12 +5,12 @@ use core::time::Duration;
 use watm_core::Instant;
 
 use super::Connection;
+use crate::tcp::clocks::Clocks;
 use crate::tcp::options::Timestamp;
 use crate::tcp::segment::Segment;
-use crate::tcp::time_wait::Clocks;
 
-/// The time after which a segment has overtaken no other.
-const LATE: Duration = Duration::from_secs(1);
+/// The time after which a segment can no longer have overtaken another.
+const OVERTAKING: Duration = Duration::from_secs(1);
 /// The time after which a remembered timestamp no longer counts (RFC 7323 section 5.5).
 const OLD: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -29,9 +29,9 @@ impl Connection {
         timestamps.map(|timestamps| timestamps.clocks.timestamp(now))
     }
 
-    /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Returns false for an old
-    /// duplicate.
-    pub(super) fn is_current(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
+    /// Checks a segment against older ones (RFC 7323 sections 3.2 and 5.3). Demands an
+    /// acknowledgement for an old duplicate, and returns false.
+    pub(super) fn check_timestamp(&mut self, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(timestamps) = &self.timestamps else {
             return true;
         };
@@ -40,15 +40,15 @@ impl Connection {
         }
         let Some(timestamp) = segment.options.timestamp else {
             // Keep-alives of macOS have none.
-            if self.is_probe(segment) {
+            if self.is_bare_probe(segment) {
                 self.answer_probe(now);
             }
             return false;
         };
-        let age = timestamps.clocks.recent.wrapping_sub(timestamp.value) as i32;
-        let old = age > 0 && now < timestamps.recent_at + OLD;
+        let old = timestamps.clocks.is_old(timestamp) && now < timestamps.recent_at + OLD;
         if old && segment.length() == 0 {
-            // Reordering makes many of them, and each answer would count as a duplicate acknowledgement.
+            // Reordering makes many of them, and each answer would count as a duplicate
+            // acknowledgement.
             self.correct(now);
         } else if old {
             self.receiver.acknowledge();
@@ -56,25 +56,26 @@ impl Connection {
         !old
     }
 
-    /// Remembers the timestamp of a repetition that comes long after the last segment. Its answer would
-    /// echo the first transmission otherwise, and look like a round trip as long as the timeout. After
-    /// a shorter time, segments that it has overtaken would count as old.
+    /// Remembers the timestamp of a repetition that comes long after the last segment. Otherwise
+    /// the answer would echo the first transmission, and the peer would measure its own timeout as
+    /// a round trip. Soon after a segment, the change could make segments on their way count as
+    /// old.
     pub(super) fn remember_repetition(&mut self, segment: &Segment<'_>, now: Instant) {
-        let late = |timestamps: &Timestamps| now >= timestamps.recent_at + LATE;
+        let late = |timestamps: &Timestamps| now >= timestamps.recent_at + OVERTAKING;
         if self.timestamps.as_ref().is_some_and(late) {
             self.remember(segment, now);
         }
     }
 
-    /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3). One from an attacker
-    /// could keep out all that follow. Therefore the acknowledgement is checked before (RFC 5961
-    /// section 5.2).
+    /// Remembers the timestamp of an acceptable segment (RFC 7323 section 4.3). One from an
+    /// attacker could keep out all that follow. Therefore the acknowledgement is checked before
+    /// (RFC 5961 section 5.2).
     pub(super) fn remember(&mut self, segment: &Segment<'_>, now: Instant) {
         let (Some(timestamps), Some(timestamp)) = (&mut self.timestamps, segment.options.timestamp)
         else {
             return;
         };
-        let newer = timestamp.value.wrapping_sub(timestamps.clocks.recent) as i32 >= 0;
+        let newer = !timestamps.clocks.is_old(timestamp);
         let stale = now >= timestamps.recent_at + OLD;
         if (newer || stale) && !segment.sequence.is_after(self.receiver.told()) {
             timestamps.clocks.recent = timestamp.value;

@@ -110,7 +110,7 @@ impl Receiver {
 
     /// Returns true if a segment lies in the window with any of its numbers.
     pub(crate) fn accepts(&self, segment: &Segment<'_>) -> bool {
-        segment.lies_in(self.next, self.window.end().later(self.next))
+        segment.is_in_window(self.next, self.window.end().later(self.next))
     }
 
     /// Returns true if this many bytes with this number come next, with nothing missing before them

@@ -62,11 +62,6 @@ impl Receiver {
         self.next.until(self.window.end)
     }
 
-    /// The scale of announced windows.
-    pub(crate) fn shift(&self) -> u8 {
-        self.window.shift
-    }
-
     /// The value of the window field, and the end of the window that was announced with it. The right
     /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), or because
     /// the field is rounded up. It moves to the left only if it would be rounded up without end (RFC 7323

@@ -6,8 +6,9 @@ use watm_core::Instant;
 
 use super::outstanding::{Fate, Transmission};
 use super::rack::Rack;
-use super::{PeerWindow, Transmitter, timestamp};
+use super::{PeerWindow, Transmitter};
 use crate::tcp::buffer::Pool;
+use crate::tcp::clocks;
 use crate::tcp::congestion::{Ack, Delivery, Phase, Rate};
 use crate::tcp::sequence::{Block, Sequence};
 
@@ -36,8 +37,8 @@ struct Progress {
     shortest: Duration,
     /// The furthest arrival before, and the size of segments.
     before: (Option<Sequence>, usize),
-    /// The echoed timestamp, and the offset of the clock, if the acknowledgement advances. Others echo
-    /// an older segment than the one that they report (RFC 7323 section 4.3).
+    /// The echoed timestamp, and the offset of the clock, if the acknowledgement advances. Others
+    /// echo an older segment than the one that they report (RFC 7323 section 4.3).
     echo: Option<(u32, u32)>,
     /// True for what was reported beyond a gap.
     beyond: bool,
@@ -75,7 +76,7 @@ impl Transmitter {
         if let Some(trip) = trip {
             self.trips.measure(trip, now);
         } else if let Some(sent) = progress.repeated {
-            self.trips.guess(now - sent);
+            self.trips.measure_repetition(now - sent);
         }
         self.detect_losses(acknowledged > 0, now);
         self.end_width_probe();
@@ -138,7 +139,7 @@ impl Transmitter {
 
     /// Handles the opening of a closed window: a probe is repeated as what it is, a segment.
     fn open(&mut self) {
-        self.trips.opened();
+        self.trips.window_opened();
         if !self.outstanding.is_empty() {
             self.outstanding.lose_all(false);
             self.urgent = true;
@@ -208,7 +209,7 @@ impl Transmitter {
     /// Moves SND.UNA forward.
     fn advance(&mut self, to: Sequence, pool: &mut Pool, now: Instant) {
         self.una = to;
-        self.hint = None;
+        self.unaccepted_ack = None;
         self.reductions.acknowledged(to);
         self.forget_passed();
         self.trips.answered();
@@ -221,8 +222,8 @@ impl Transmitter {
         }
     }
 
-    /// Returns true if the first block tells of a duplicate: it precedes the acknowledged number, or
-    /// lies in the second block (RFC 2883 section 4).
+    /// Returns true if the first block tells of a duplicate: it precedes the acknowledged number,
+    /// or lies in the second block (RFC 2883 section 4).
     fn find_duplicate(&mut self, ack: &Acknowledgement<'_>) -> bool {
         let Some(&(start, end)) = ack.blocks.first().filter(|_| self.selective) else {
             return false;
@@ -280,7 +281,7 @@ impl Progress {
         let soon = self.now < sent.sent + self.shortest / 4 * 3;
         let echo = self.echo.filter(|_| !self.beyond);
         soon || echo.is_some_and(|(echo, offset)| {
-            (echo.wrapping_sub(timestamp(offset, sent.sent)) as i32) < 0
+            clocks::precedes(echo, clocks::reading(offset, sent.sent))
         })
     }
 
@@ -291,8 +292,9 @@ impl Progress {
             return Some(self.now - sent);
         }
         let (echo, offset) = self.echo.filter(|_| self.delivery.bytes() > 0)?;
-        let age = timestamp(offset, self.now).wrapping_sub(echo);
-        // An echo of something else would be far off. One of the same tick is not older than a tick.
+        let age = clocks::reading(offset, self.now).wrapping_sub(echo);
+        // An echo of something else would be far off. One of the same tick is not older than a
+        // tick.
         (age < 60_000).then(|| Duration::from_millis(age.max(1).into()))
     }
 }

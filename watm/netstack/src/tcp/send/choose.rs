@@ -18,7 +18,9 @@ pub(crate) struct Chosen {
     /// True if it was sent before.
     pub again: bool,
     /// True if it probes a closed window.
-    pub probes: bool,
+    pub is_window_probe: bool,
+    /// True if it probes for a wider path.
+    pub widens: bool,
     /// True if it must report that the window was reduced (CWR of RFC 3168 section 6.1.2).
     pub reduced: bool,
     /// The most payload bytes of each of its segments.
@@ -63,7 +65,7 @@ impl Transmitter {
                 .sent_again(chosen.start, chosen.end, now, stamp);
             let unmarked = bytes.saturating_sub(lost - self.outstanding.lost());
             self.doubt_sent_again((chosen.start, chosen.end), unmarked);
-            self.width_sent_again(chosen.start, now);
+            self.note_probe_repeated(chosen.start, now);
         } else {
             self.outstanding.push(Transmission {
                 start: chosen.start,
@@ -72,7 +74,7 @@ impl Transmitter {
                 stamp,
                 fate: Fate::InFlight,
                 again: false,
-                received: 0,
+                segments: 0,
             });
             self.next = chosen.end;
             if chosen.reduced {
@@ -136,7 +138,8 @@ impl Transmitter {
             start: lost.start,
             end: lost.start.plus(len),
             again: true,
-            probes: false,
+            is_window_probe: false,
+            widens: false,
             reduced: false,
             segment,
         })
@@ -161,7 +164,8 @@ impl Transmitter {
             start: self.next,
             end: self.next.plus(probe.unwrap_or(len.min(sendable))),
             again: false,
-            probes: false,
+            is_window_probe: false,
+            widens: probe.is_some(),
             reduced: self.reductions.is_due(),
             segment: probe.unwrap_or(self.segment()),
         })
@@ -181,7 +185,7 @@ impl Transmitter {
         let unsent = self.unsent();
         let usable = self.next.until(self.window.end);
         let allowed = unsent.min(usable).min(self.allowance());
-        // The FIN behind the bytes may wait.
+        // The FIN after the bytes may wait.
         if allowed >= self.next.until(self.queued_end) {
             return allowed;
         }

@@ -60,7 +60,8 @@ impl Transmitter {
             return;
         }
         let segment = self.segment();
-        let certain = self.phase != Phase::Open || self.outstanding.has_received(REORDERED);
+        let certain =
+            self.phase != Phase::Open || self.outstanding.has_received_segments(REORDERED);
         let window = self.rack.window(&self.trips, certain);
         let tolerance = self.rack.tolerance(segment, self.congestion.window() / 2);
         let passed = self.outstanding.received_from(tolerance);

@@ -50,7 +50,7 @@ pub(crate) struct Transmitter {
     una: Sequence,
     next: Sequence,
     /// An acknowledgement after SND.UNA, in a segment that was not acceptable.
-    hint: Option<Sequence>,
+    unaccepted_ack: Option<Sequence>,
     window: PeerWindow,
     path: PathMtu,
     /// The search for a wider path, if segments are shorter than the path to the peer allows.
@@ -141,7 +141,7 @@ impl Transmitter {
             closing: false,
             una: first,
             next: first,
-            hint: None,
+            unaccepted_ack: None,
             window: PeerWindow {
                 end: first.plus(established.window),
                 size: established.window,
@@ -182,21 +182,22 @@ impl Transmitter {
         self.next
     }
 
-    /// The number of an acknowledgement without bytes: the next new one, but none behind a closed
-    /// window, where a probe lies that most peers do not take. The peer would ignore it there.
-    pub(crate) fn acceptable(&self) -> Sequence {
+    /// The sequence number of an acknowledgement without bytes: SND.NXT. If the peer's window is
+    /// closed, it is SND.UNA, because SND.NXT may lie after a window probe that the peer dropped
+    /// (`tcp_acceptable_seq` of Linux).
+    pub(crate) fn bare_ack_sequence(&self) -> Sequence {
         match self.window.end.is_after(self.una) {
             true => self.next,
-            false => self.hint.unwrap_or(self.una),
+            false => self.unaccepted_ack.unwrap_or(self.una),
         }
     }
 
-    /// Notes an acknowledgement in a segment that is not acceptable. A peer that has taken a probe
-    /// ignores numbers before its end. If its own numbers are old, because it repeats what it sent,
-    /// neither end would ever take a segment of the other.
-    pub(crate) fn note_hint(&mut self, acknowledged: Sequence) {
+    /// Notes the acknowledgement number of a segment that is not acceptable. A peer that took a
+    /// window probe ignores numbers before the end of it. If the peer's own numbers are old too,
+    /// both ends would ignore each other for good.
+    pub(crate) fn note_unaccepted_ack(&mut self, acknowledged: Sequence) {
         if acknowledged.is_after(self.una) {
-            self.hint = Some(acknowledged);
+            self.unaccepted_ack = Some(acknowledged);
         }
     }
 
@@ -305,8 +306,8 @@ impl Transmitter {
         self.queue.clear(pool);
     }
 
-    /// Records that the application has nothing more to send now, or that there is no memory for it,
-    /// after everything that may leave has left.
+    /// Records that the application has nothing more to send now, or that there is no memory for
+    /// it, after everything that may leave has left.
     pub(crate) fn limited_by_application(&mut self) {
         let in_flight = self.in_flight();
         let has_room = in_flight < self.congestion.window();
@@ -331,9 +332,4 @@ impl Transmitter {
         let duplicates = self.duplicates * self.segment();
         self.outstanding.in_flight().saturating_sub(duplicates)
     }
-}
-
-/// The timestamp clock with this offset: a tick for each millisecond (RFC 7323 section 5.4).
-pub(crate) fn timestamp(offset: u32, now: Instant) -> u32 {
-    offset.wrapping_add((now.0 / 1_000_000) as u32)
 }

@@ -33,7 +33,7 @@ pub(crate) struct Transmission {
     /// True if it was sent more than once.
     pub again: bool,
     /// The number of its segments, once it is received.
-    pub received: u16,
+    pub segments: u16,
 }
 
 impl Transmission {
@@ -90,19 +90,19 @@ impl Outstanding {
             beyond += sent.len();
             beyond >= bytes
         };
-        let mut last_first = self.all.iter().rev().filter(received);
-        last_first.find(enough).map(|sent| sent.start)
+        let mut received_backwards = self.all.iter().rev().filter(received);
+        received_backwards.find(enough).map(|sent| sent.start)
     }
 
     /// Returns true if the peer has at least this many segments beyond gaps.
-    pub(crate) fn has_received(&self, segments: u16) -> bool {
+    pub(crate) fn has_received_segments(&self, segments: u16) -> bool {
         if self.received == 0 {
             return false;
         }
         let received = |sent: &&Transmission| sent.fate == Fate::Received;
         let mut count = 0u16;
         self.all.iter().rev().filter(received).any(|sent| {
-            count = count.saturating_add(sent.received);
+            count = count.saturating_add(sent.segments);
             count >= segments
         })
     }
@@ -136,8 +136,8 @@ impl Outstanding {
     }
 
     /// Records that the peer has everything between `start` and `end`. Transmissions are divided at
-    /// multiples of `segment` bytes only. The one that begins at `whole` is one segment, however long.
-    /// Calls `delivered` for each piece that was not received before.
+    /// multiples of `segment` bytes only. The one that begins at `whole` is one segment, however
+    /// long. Calls `delivered` for each piece that was not received before.
     pub(crate) fn receive(
         &mut self,
         (start, end): (Sequence, Sequence),
@@ -171,7 +171,7 @@ impl Outstanding {
                 true => 1,
                 false => piece.len().div_ceil(segment),
             };
-            self.all[at].received = u16::try_from(segments).unwrap_or(u16::MAX);
+            self.all[at].segments = u16::try_from(segments).unwrap_or(u16::MAX);
             delivered(&piece);
             at = self.merge(at) + 1;
         }
@@ -285,7 +285,7 @@ impl Outstanding {
         if let Some(next) = self.all.remove(at + 1) {
             let sent = &mut self.all[at];
             sent.end = next.end;
-            sent.received = sent.received.saturating_add(next.received);
+            sent.segments = sent.segments.saturating_add(next.segments);
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
                 stamp: Stamp::default(),
                 fate: Fate::InFlight,
                 again: false,
-                received: 0,
+                segments: 0,
             });
         }
         (outstanding, first)
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(from(100), Some(first.plus(1900)));
         assert_eq!(from(101), Some(first.plus(200)));
         assert_eq!((from(1000), from(1001)), (Some(first.plus(200)), None));
-        assert!(outstanding.has_received(10) && !outstanding.has_received(11));
+        assert!(outstanding.has_received_segments(10) && !outstanding.has_received_segments(11));
         let mut came = Vec::new();
         outstanding.acknowledge(first.plus(1150), |sent| {
             came.push((sent.len(), sent.sent.0))
@@ -435,15 +435,15 @@ mod tests {
                 stamp: Stamp::default(),
                 fate: Fate::InFlight,
                 again: false,
-                received: 0,
+                segments: 0,
             });
         }
         for end in [20, 30] {
             outstanding.receive((first.plus(10), first.plus(end)), SEGMENT, None, |_| ());
         }
-        assert!(outstanding.has_received(2) && !outstanding.has_received(3));
+        assert!(outstanding.has_received_segments(2) && !outstanding.has_received_segments(3));
         outstanding.receive((first.plus(10), first.plus(40)), SEGMENT, None, |_| ());
-        assert!(outstanding.has_received(3));
+        assert!(outstanding.has_received_segments(3));
     }
 
     #[test]

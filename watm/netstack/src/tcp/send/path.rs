@@ -16,8 +16,8 @@ pub(super) struct PathMtu {
     headers: usize,
     /// The most bytes of payload that the peer takes.
     most: usize,
-    /// The identification of the next packet, if routers may fragment packets: the path carries less
-    /// than the narrowest width.
+    /// The identification of the next packet, if routers may fragment packets: the path carries
+    /// less than the narrowest width.
     identification: Option<u16>,
     pub(super) is_ipv4: bool,
 }
@@ -73,31 +73,30 @@ impl Transmitter {
     }
 
     /// Learns from a router that packets of more than `mtu` bytes do not pass. Returns true if
-    /// segments get smaller.
+    /// something must be sent again.
     pub(crate) fn too_long(&mut self, mtu: usize) -> bool {
         let width = Width::of_path(mtu, self.path.is_ipv4);
         let narrows = width > self.path.width;
-        let divides = mtu < NARROWEST && self.path.is_ipv4 && self.path.identification.is_none();
-        if mtu >= self.mtu() || !narrows && !divides {
+        let fragments = mtu < NARROWEST && self.path.is_ipv4 && self.path.identification.is_none();
+        if mtu >= self.mtu() || !narrows && !fragments {
             return self.refuse_width_probe(mtu);
         }
         if narrows {
             self.set_width(width);
         }
-        if divides {
+        if fragments {
             self.allow_fragments(mtu);
         }
         if let Some(search) = &mut self.search {
-            search.narrow_since(self.last_sent);
+            search.report_narrow(self.last_sent);
         }
         true
     }
 
-    /// The identification of the first packet of a range, if routers may fragment its packets. Each
-    /// packet takes the next one, so that none comes again soon (RFC 6864 section 4.1).
-    pub(crate) fn identify(&mut self, chosen: &Chosen) -> Option<u16> {
-        let is_probe = chosen.segment > self.segment();
-        let first = self.path.identification.filter(|_| !is_probe)?;
+    /// Takes an identification for each packet of a range, if routers may fragment them. None comes
+    /// again soon (RFC 6864 section 4.1). Returns the first.
+    pub(crate) fn take_identifications(&mut self, chosen: &Chosen) -> Option<u16> {
+        let first = self.path.identification.filter(|_| !chosen.widens)?;
         let packets = chosen.start.until(chosen.end).div_ceil(chosen.segment);
         self.path.identification = Some(first.wrapping_add(packets as u16));
         Some(first)
@@ -112,8 +111,8 @@ impl Transmitter {
         self.resized(before);
     }
 
-    /// Lets routers fragment packets. Those of [`NARROWEST`] bytes pass every path only in fragments
-    /// (RFC 791 section 3.2). Longer packets in flight than `mtu` bytes are sent again.
+    /// Lets routers fragment packets. Those of [`NARROWEST`] bytes pass every path only in
+    /// fragments (RFC 791 section 3.2). Longer packets in flight than `mtu` bytes are sent again.
     fn allow_fragments(&mut self, mtu: usize) {
         self.path.identification = Some(self.next.0 as u16);
         let headers = self.path.headers;

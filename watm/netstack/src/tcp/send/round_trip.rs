@@ -37,7 +37,7 @@ pub(crate) struct RoundTrip {
     measured_at: Instant,
     /// The number of timeouts in a row.
     timeouts: u8,
-    /// How often the timeout has doubled since the last measurement.
+    /// The number of doublings in effect: none after a measurement, fewer after an acknowledgement.
     doublings: u8,
     /// True if a SYN was lost.
     lost_handshake: bool,
@@ -94,7 +94,7 @@ impl RoundTrip {
         Duration::from_micros(self.smoothed.into())
     }
 
-    /// The retransmission timeout (RTO), doubled for each timeout since the last measurement.
+    /// The retransmission timeout (RTO), doubled once for each of `doublings`.
     pub(crate) fn timeout(&self) -> Duration {
         let margin = LEAST_MARGIN.max(Duration::from_micros(u64::from(self.variation) * 4));
         let first = match self.lost_handshake {
@@ -129,9 +129,9 @@ impl RoundTrip {
     }
 
     /// Ends a row of timeouts: something new is acknowledged. The timeout stays doubled, because
-    /// the path may have become longer than it (Karn's algorithm), but is no longer than the first
-    /// one after a loss (RFC 6298 section 5.7): the search for what passes a narrower path takes
-    /// several timeouts.
+    /// the path may have become longer (Karn's algorithm). It is cut to 3 s, the timeout that RFC
+    /// 6298 section 5.7 uses after a lost SYN, because the search for a narrower path takes several
+    /// timeouts.
     pub(crate) fn answered(&mut self) {
         self.timeouts = 0;
         while self.doublings > 0 && self.timeout() > FIRST_AFTER_LOSS {
@@ -141,9 +141,9 @@ impl RoundTrip {
 
     /// Records the time since the last transmission of something repeated, which may be a round
     /// trip. If it is like those before, the path is hardly longer: the timeout is no longer
-    /// doubled. Without it, timeouts would add up to a minute if a peer without SACK and timestamps
-    /// loses a lot, because almost nothing is sent only once.
-    pub(crate) fn guess(&mut self, trip: Duration) {
+    /// doubled. Otherwise a peer without SACK and timestamps that loses much would keep long
+    /// timeouts, because almost nothing is sent only once.
+    pub(crate) fn measure_repetition(&mut self, trip: Duration) {
         let usual = self.smoothed();
         if trip.abs_diff(usual) <= usual / 8 {
             self.doublings = 0;
@@ -151,7 +151,7 @@ impl RoundTrip {
     }
 
     /// Ends a row of probes of the peer's window: it opens. Their times say nothing about the path.
-    pub(crate) fn opened(&mut self) {
+    pub(crate) fn window_opened(&mut self) {
         self.timeouts = 0;
         self.doublings = 0;
     }
@@ -194,10 +194,10 @@ mod tests {
         trips.measure(ms(80), at(0));
         trips.back_off();
         for trip in [69, 91, 280] {
-            trips.guess(ms(trip));
+            trips.measure_repetition(ms(trip));
             assert_eq!(trips.timeout(), ms(560), "{trip}");
         }
-        trips.guess(ms(89));
+        trips.measure_repetition(ms(89));
         assert_eq!(trips.timeout(), ms(280));
     }
 

@@ -43,9 +43,9 @@ impl Search {
         (width != Width::Full).then(Box::default)
     }
 
-    /// Waits until a path may have changed that is known to be narrow since then.
-    pub(super) fn narrow_since(&mut self, now: Instant) {
-        self.state = State::WaitsUntil(now + AGAIN);
+    /// Records a router's report at this time. The next probe waits for [`AGAIN`].
+    pub(super) fn report_narrow(&mut self, at: Instant) {
+        self.state = State::WaitsUntil(at + AGAIN);
     }
 
     fn probe(&self) -> Option<Block> {
@@ -65,7 +65,8 @@ impl Transmitter {
         (may && search.state == State::Due).then_some(len)
     }
 
-    /// The same for a probe that leaves now.
+    /// Begins the probe that is due, if enough bytes are queued and the peer has room. Returns its
+    /// payload bytes.
     pub(super) fn begin_width_probe(&mut self, now: Instant) -> Option<usize> {
         let search = self.search.as_mut()?;
         if matches!(search.state, State::WaitsUntil(at) if at <= now) {
@@ -94,19 +95,16 @@ impl Transmitter {
         Some(self.search.as_ref()?.probe()?.0)
     }
 
-    /// The probe in flight, if nothing is outstanding before it.
-    pub(super) fn first_width_probe(&self) -> Option<&Transmission> {
-        let probe = self.width_probe()?;
-        let first = self.outstanding.first()?;
-        (first.start == probe && first.fate == Fate::InFlight).then_some(first)
-    }
-
     /// Marks the probe as lost if it is the first that is outstanding. The window does not react
     /// (RFC 4821 section 7.6.2). Returns true if it is lost.
     pub(super) fn lose_width_probe(&mut self) -> bool {
-        let Some(len) = self.first_width_probe().map(|sent| sent.len()) else {
+        let probe = self.width_probe();
+        let is_probe =
+            |sent: &&Transmission| sent.fate == Fate::InFlight && Some(sent.start) == probe;
+        let Some(first) = self.outstanding.first().filter(is_probe) else {
             return false;
         };
+        let len = first.len();
         self.urgent = true;
         self.outstanding.lose_first(len).is_some()
     }
@@ -120,15 +118,16 @@ impl Transmitter {
         let Some((start, _)) = search.probe().filter(|_| mtu < self.path.mtu_of(width)) else {
             return false;
         };
+        // A report is certain: the retransmission counts as the last lost probe.
         search.lost = PROBES - 1;
         self.urgent = true;
         self.outstanding.lose(|sent| sent.start == start);
         true
     }
 
-    /// Records that a range that begins here was sent again in shorter segments. If it is that of
-    /// the probe, the probe is lost, and its acknowledgement would say nothing.
-    pub(super) fn width_sent_again(&mut self, start: Sequence, now: Instant) {
+    /// Records a retransmission that begins at `start`. If it repeats the probe, the probe is lost:
+    /// a later acknowledgement would not tell which transmission arrived.
+    pub(super) fn note_probe_repeated(&mut self, start: Sequence, now: Instant) {
         let Some(search) = &mut self.search else {
             return;
         };

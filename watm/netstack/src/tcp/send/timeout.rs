@@ -83,8 +83,10 @@ impl Transmitter {
         if std::mem::take(&mut self.tail_probe.window_due) && self.unsent() > 0 {
             let usable = self.next.until(self.window.end);
             let probe = self.first_new(usable.clamp(1, self.segment()));
-            let probes = usable == 0;
-            return Some(Chosen { probes, ..probe });
+            return Some(Chosen {
+                is_window_probe: usable == 0,
+                ..probe
+            });
         }
         if !std::mem::take(&mut self.tail_probe.due) {
             return None;
@@ -101,7 +103,8 @@ impl Transmitter {
                     start: last.end.minus(len.min(last.len())),
                     end: last.end,
                     again: true,
-                    probes: false,
+                    is_window_probe: false,
+                    widens: false,
                     reduced: false,
                     segment: self.segment(),
                 }
@@ -155,7 +158,8 @@ impl Transmitter {
             start: self.next,
             end: self.next.plus(len.min(self.unsent())),
             again: false,
-            probes: false,
+            is_window_probe: false,
+            widens: false,
             reduced: false,
             segment: self.segment(),
         }
@@ -177,7 +181,7 @@ impl Transmitter {
         timeout.min(MOST_SPREAD) * mixed / 1024
     }
 
-    /// The time of a tail loss probe: the last segments may be lost, with nothing behind them to
+    /// The time of a tail loss probe: the last segments may be lost, with nothing after them to
     /// reveal it. A lone segment waits for its timeout, because peers delay its acknowledgement.
     fn tail_probe_at(&self) -> Option<Instant> {
         let may = self.selective
