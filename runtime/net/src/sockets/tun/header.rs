@@ -10,7 +10,8 @@ pub(super) const LEN: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const VERIFIED: u8 = 2;
 
-/// Kinds of packets that stand for several, and a flag beside them: CWR belongs to the first alone.
+/// Kinds of packets that stand for several, and the flag of TCP packets with CWR
+/// (`VIRTIO_NET_HDR_GSO_ECN`): only the first part keeps it.
 const TCP_OVER_IPV4: u8 = 1;
 const TCP_OVER_IPV6: u8 = 4;
 const UDP: u8 = 5;
@@ -54,8 +55,8 @@ pub(super) fn encode(info: &PacketInfo, packet: &[u8]) -> [u8; LEN] {
         set(2, headers as u16);
         set(4, size);
         kind = match (segments, packet[0] >> 4) {
-            (Segments::Tcp, 4) => TCP_OVER_IPV4 | ecn(info, packet),
-            (Segments::Tcp, _) => TCP_OVER_IPV6 | ecn(info, packet),
+            (Segments::Tcp, 4) => TCP_OVER_IPV4 | cwr_flag(info, packet),
+            (Segments::Tcp, _) => TCP_OVER_IPV6 | cwr_flag(info, packet),
             (Segments::Udp, _) => UDP,
         };
     }
@@ -64,8 +65,8 @@ pub(super) fn encode(info: &PacketInfo, packet: &[u8]) -> [u8; LEN] {
     header
 }
 
-/// The flag beside the kind of a TCP packet.
-fn ecn(info: &PacketInfo, packet: &[u8]) -> u8 {
+/// Returns [`ECN`] if a TCP packet has CWR, else 0.
+fn cwr_flag(info: &PacketInfo, packet: &[u8]) -> u8 {
     const CWR: u8 = 0x80;
     match info.checksum {
         Checksum::Partial { start, .. } if packet[usize::from(start) + 13] & CWR != 0 => ECN,
