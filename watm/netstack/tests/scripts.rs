@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The least number of scripts: none gets lost unnoticed.
-const LEAST: usize = 150;
+const LEAST: usize = 400;
 /// The names of which a script's first line has one.
 const SOURCES: [&str; 7] = [
     "RFC ", "draft-", "Linux", "smoltcp", "lwIP", "gVisor", "FreeBSD",
