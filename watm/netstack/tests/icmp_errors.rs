@@ -183,7 +183,7 @@ fn a_narrower_path_gets_smaller_datagrams() {
 }
 
 #[test]
-fn a_path_too_narrow_for_fragments_gets_smaller_ones() {
+fn a_reported_mtu_shrinks_fragments() {
     // Routers of IPv6 do not fragment (RFC 8201 section 4).
     let mut bench = Bench::new(Config::default());
     let flow = bench.dial_datagrams(1, V6.parse().unwrap()).unwrap();
@@ -201,7 +201,7 @@ fn a_path_too_narrow_for_fragments_gets_smaller_ones() {
 }
 
 #[test]
-fn a_path_below_the_least_of_all_hosts_gets_what_routers_may_fragment() {
+fn an_ipv4_path_below_576_bytes_gets_packets_that_routers_may_fragment() {
     let mut bench = Bench::new(Config::default());
     let flow = bench.dial_datagrams(1, V4.parse().unwrap()).unwrap();
     let forbids = |packet: &[u8]| packet[6] & 0x40 > 0;
