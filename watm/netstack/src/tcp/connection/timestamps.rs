@@ -62,7 +62,8 @@ impl Connection {
     /// old.
     pub(super) fn remember_repetition(&mut self, segment: &Segment<'_>, now: Instant) {
         let late = |timestamps: &Timestamps| now >= timestamps.recent_at + OVERTAKING;
-        if self.timestamps.as_ref().is_some_and(late) {
+        let recent = self.receiver.is_recent(segment.sequence);
+        if recent && self.timestamps.as_ref().is_some_and(late) {
             self.remember(segment, now);
         }
     }

@@ -62,6 +62,12 @@ impl Receiver {
         self.next.until(self.window.end)
     }
 
+    /// Returns true if a number precedes the next expected one by a window at most, so that the peer
+    /// may still repeat it. Further ones are an attacker's guesses (RFC 7323 section 5.3, R2).
+    pub(crate) fn is_recent(&self, sequence: Sequence) -> bool {
+        !sequence.is_after(self.next) && sequence.until(self.next) <= self.window.size
+    }
+
     /// The value of the window field, and the end of the window that was announced with it. The right
     /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), or because
     /// the field is rounded up. It moves to the left only if it would be rounded up without end (RFC 7323
