@@ -181,6 +181,9 @@ impl Transmitter {
     /// of the queue, or if the peer's window is small (silly window avoidance, RFC 9293
     /// section 3.8.6.2.1).
     pub(super) fn sendable(&self) -> usize {
+        if self.outstanding.is_full() {
+            return 0;
+        }
         let segment = self.segment();
         let unsent = self.unsent();
         let usable = self.next.until(self.window.end);

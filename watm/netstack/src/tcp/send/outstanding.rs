@@ -56,6 +56,11 @@ impl Outstanding {
         self.all.is_empty()
     }
 
+    /// Returns true if there is no memory for another one, whatever its length.
+    pub(crate) fn is_full(&self) -> bool {
+        self.all.len() >= MOST / 2
+    }
+
     /// The bytes that are in flight: sent, and neither received nor lost.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
