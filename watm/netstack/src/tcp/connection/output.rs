@@ -43,15 +43,21 @@ impl Connection {
 
     /// Sends a bare acknowledgement with its report.
     pub(crate) fn send_acknowledgement(&mut self, cx: &mut Context<'_, '_>) {
-        let mut header = self.header(self.transmitter.bare_ack_sequence(), Flags::ACK, cx);
+        let mut header = self.header(self.bare_ack_sequence(), Flags::ACK, cx);
         self.receiver.tell_blocks(&mut header.options);
         emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
+    }
+
+    /// The sequence number of a segment without bytes.
+    fn bare_ack_sequence(&self) -> Sequence {
+        self.transmitter.bare_ack_sequence(1 << self.scale)
     }
 
     /// Ends the connection with RST (RFC 9293 section 3.10.5).
     pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) {
         if !self.is_over() {
-            let header = self.header(self.transmitter.next(), Flags::RST | Flags::ACK, cx);
+            let sequence = self.bare_ack_sequence();
+            let header = self.header(sequence, Flags::RST | Flags::ACK, cx);
             emit::segment(&self.key, &header, [].into_iter(), cx.buffer, cx.io);
         }
         self.state = State::Closed(End::Reset);

@@ -182,13 +182,15 @@ impl Transmitter {
         self.next
     }
 
-    /// The sequence number of an acknowledgement without bytes: SND.NXT. If the peer's window is
-    /// closed, it is SND.UNA, because SND.NXT may lie after a window probe that the peer dropped
-    /// (`tcp_acceptable_seq` of Linux).
-    pub(crate) fn bare_ack_sequence(&self) -> Sequence {
-        match self.window.end.is_after(self.una) {
-            true => self.next,
-            false => self.unaccepted_ack.unwrap_or(self.una),
+    /// The sequence number of an acknowledgement without bytes: SND.NXT, but no number that the
+    /// peer's window excludes (`tcp_acceptable_seq` of Linux). If the window is closed, SND.NXT may
+    /// lie after a window probe that the peer dropped. `unit` is that of the window in bytes: the
+    /// peer may round its window down by less than that.
+    pub(crate) fn bare_ack_sequence(&self, unit: usize) -> Sequence {
+        let end = self.window.end.later(self.una);
+        match end.until(self.next) {
+            excess if excess < unit && end != self.una => self.next,
+            _ => self.unaccepted_ack.unwrap_or(end),
         }
     }
 
