@@ -248,7 +248,7 @@ impl Transmitter {
                 }
             };
         let not_lost = progress.not_lost + unrepeated;
-        if self.phase == Phase::Timeout && by_first {
+        if self.spurious.is_some() && by_first {
             self.rate.not_lost(not_lost);
             self.undo_timeout();
         } else if not_lost > 0 {

@@ -247,6 +247,9 @@ impl Transmitter {
         self.doubt = None;
         if !again {
             self.spurious = Some(SpuriousTimeout::Unanswered);
+        } else if self.trips.timeouts() == 1 {
+            // Its answers may be late, and would say nothing about the timeout before.
+            self.spurious = None;
         }
         self.phase = Phase::Timeout;
         self.recover = self.next;

@@ -53,8 +53,12 @@ impl SpuriousTimeout {
 }
 
 impl Transmitter {
-    /// Records that `bytes` were marked as lost.
+    /// Records that `bytes` were marked as lost. After a timeout they are but a part of what was
+    /// lost, which nothing tells apart.
     pub(super) fn doubt_lost(&mut self, bytes: usize) {
+        if self.phase == Phase::Timeout {
+            return;
+        }
         let (una, next) = (self.una, self.next);
         let begins = self.phase == Phase::Open;
         self.doubt
