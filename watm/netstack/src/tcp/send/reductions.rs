@@ -66,3 +66,35 @@ impl Reductions {
         self.reported = self.reported.later(una);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_echo_is_new_once_in_a_window_of_data() {
+        let mut reductions = Reductions::new(Sequence(1));
+        assert!(reductions.echoed(Sequence(1001)));
+        assert!(!reductions.echoed(Sequence(2001)), "not reported yet");
+        reductions.reported(Sequence(5001));
+        for una in [3001, 5001] {
+            reductions.acknowledged(Sequence(una));
+            assert!(!reductions.echoed(Sequence(una)), "{una}");
+        }
+        assert!(!reductions.is_due());
+        reductions.acknowledged(Sequence(5002));
+        assert!(reductions.echoed(Sequence(5002)));
+    }
+
+    #[test]
+    fn an_echo_keeps_a_reduction_that_an_undo_would_take_back() {
+        let mut reductions = Reductions::new(Sequence(1));
+        reductions.lost();
+        reductions.undone();
+        assert!(!reductions.is_due());
+        reductions.lost();
+        assert!(!reductions.echoed(Sequence(1)), "the loss answers it");
+        reductions.undone();
+        assert!(reductions.is_due());
+    }
+}

@@ -92,10 +92,6 @@ pub(crate) struct Bbr {
     recovers: bool,
     /// The state before the first loss of the last recovery.
     before: Option<Box<Before>>,
-    /// True if an echo of congestion waits for a sample.
-    echoed: bool,
-    /// The deliveries after which another echo of congestion counts: once in a round trip.
-    echo_counts_after: u64,
 }
 
 /// A state of the state machine (section 5.1).
@@ -169,8 +165,6 @@ impl Bbr {
             control: Control::new(segment, start),
             recovers: false,
             before: None,
-            echoed: false,
-            echo_counts_after: 0,
         }
     }
 
@@ -212,14 +206,10 @@ impl Bbr {
         self.latest.advance(sample);
     }
 
-    /// Handles an echo of congestion, once in a round trip (RFC 3168 section 6.1.2), as a loss that
-    /// shows that too much is in flight. The draft wants a response, and defines none
-    /// (section 3.7).
+    /// Handles an echo of congestion as a loss that shows that too much is in flight. The
+    /// connection reports one for each window of data (RFC 3168 section 6.1.2). The draft wants a
+    /// response, and defines none (section 3.7).
     fn on_echo(&mut self, sample: &Sample) {
-        if sample.total_delivered <= self.echo_counts_after {
-            return;
-        }
-        self.echo_counts_after = sample.total_delivered.saturating_add(sample.in_flight);
         if self.state == State::Startup {
             self.leave_startup();
         } else if self.cycle.is_sampled() {
@@ -257,12 +247,11 @@ impl Congestion for Bbr {
     fn on_send(&mut self, _: &Sent) {}
 
     fn on_ack(&mut self, ack: &Ack) {
-        self.echoed |= ack.congestion_echoed;
         let Some(sample) = self.sample(ack) else {
             return;
         };
         self.update_model(&sample);
-        if std::mem::take(&mut self.echoed) {
+        if ack.congestion_echoed {
             self.on_echo(&sample);
         }
         self.update_control(&sample);

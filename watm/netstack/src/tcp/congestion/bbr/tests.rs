@@ -570,17 +570,14 @@ fn few_losses_without_a_queue_lower_nothing() {
 }
 
 #[test]
-fn an_echo_of_congestion_counts_once_in_a_round_trip() {
+fn an_echo_of_congestion_lowers_the_bounds_or_ends_a_probe() {
     let mut flow = Flow::steady();
-    let echo = Shape {
+    flow.bbr.latest.reset();
+    flow.ack(Shape {
         rate: RATE / 2,
         echo: true,
         ..Shape::default()
-    };
-    flow.bbr.latest.reset();
-    flow.ack(echo);
-    assert_eq!(flow.bbr.bounds.rate, RATE * 85 / 100);
-    flow.ack(echo);
+    });
     assert_eq!(flow.bbr.bounds.rate, RATE * 85 / 100);
     let mut flow = Flow::probing();
     flow.ack(Shape {
@@ -590,32 +587,6 @@ fn an_echo_of_congestion_counts_once_in_a_round_trip() {
     });
     assert_eq!(flow.bbr.state, State::Down);
     assert_eq!(flow.bbr.bounds.long, 150 * SEGMENT);
-}
-
-#[test]
-fn an_echo_that_delivers_nothing_waits_for_a_delivery() {
-    let mut flow = Flow::steady();
-    flow.bbr.latest.reset();
-    flow.bbr.on_ack(&Ack {
-        now: flow.now,
-        delivered: 0,
-        acknowledged: 0,
-        in_flight: PRODUCT as usize,
-        total_delivered: flow.delivered,
-        round_trip: None,
-        smoothed: TRIP,
-        least: TRIP,
-        rate: None,
-        phase: Phase::Open,
-        window_limited: false,
-        most_in_flight: PRODUCT as usize,
-        congestion_echoed: true,
-    });
-    flow.ack(Shape {
-        rate: RATE / 2,
-        ..Shape::default()
-    });
-    assert_eq!(flow.bbr.bounds.rate, RATE * 85 / 100);
 }
 
 #[test]
