@@ -39,15 +39,15 @@ const SAMPLES_AT_THE_END: u8 = 3;
 /// section 4.3, `CSS_GROWTH_DIVISOR` and `CSS_ROUNDS`).
 const CONSERVATIVE_DIVISOR: usize = 4;
 const CONSERVATIVE_ROUNDS: u8 = 5;
-/// The growth of the round trip in conservative slow start that ends it at once: all that the window
-/// grew by waits in the queue.
+/// The growth of the round trip in conservative slow start that ends it at once: all that the
+/// window grew by waits in the queue.
 const FULL: f32 = 1.75;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
-/// The segments beyond the tolerated share that still count after the window shrank: it shrinks once
-/// for each loss. With all of them, a few losses too many would shrink it in every round trip until
-/// they are forgotten, which takes the longer the smaller it gets.
+/// The segments beyond the tolerated share that still count after the window shrank: it shrinks
+/// once for each loss. With all of them, a few losses too many would shrink it in every round trip
+/// until they are forgotten, which takes the longer the smaller it gets.
 const STILL_COUNTED: usize = 1;
 /// The number of segments over which losses are counted.
 const REMEMBERED: usize = 2000;
@@ -57,10 +57,10 @@ const NON_VALIDATED: Duration = Duration::from_secs(300);
 /// doubles the rate (`tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of Linux).
 const PACE: f32 = 1.2;
 const PACE_OF_SLOW_START: f32 = 2.0;
-/// The segments that leave at once while the flow is paced, and the most segments that make no burst
-/// worth pacing: more than 64 KiB, for which many peers send one acknowledgement.
+/// The segments that leave at once while the flow is paced.
 const QUANTUM: usize = 16;
-const LEAST_PACED: usize = 64;
+/// The longest burst that is not paced, in segments: many peers acknowledge 64 KiB at once.
+const UNPACED_BURST: usize = 64;
 
 /// The state of the algorithm. See the module's documentation. Windows are in bytes.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ pub(crate) struct Cubic {
     episode: Option<Box<Episode>>,
 }
 
-/// The reason to pace a flow. Otherwise, acknowledgements do.
+/// The reason to pace the flow. Without one, the acknowledgements pace it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Paced {
     No,
@@ -150,7 +150,7 @@ struct Episode {
     /// True if the window has shrunk, and true if an echo is among the reasons.
     shrank: bool,
     echoed: bool,
-    /// The deliveries after which it is over, unless there is a recovery.
+    /// The total of delivered bytes at which it ends, unless a recovery is in progress.
     until: u64,
     /// True if it is over. The peer may still report that it was spurious.
     over: bool,
@@ -302,8 +302,8 @@ impl Cubic {
         }
     }
 
-    /// Ends an episode that an echo began.
-    fn end_episode(&mut self, ack: &Ack) {
+    /// Ends the episode once a round trip has passed, unless a recovery is in progress.
+    fn expire_episode(&mut self, ack: &Ack) {
         if let Some(episode) = &mut self.episode
             && ack.phase == Phase::Open
         {
@@ -311,8 +311,8 @@ impl Cubic {
         }
     }
 
-    /// Grows the window. An acknowledgement of many segments, such as one that fills a gap, makes room
-    /// for a burst in slow start, which is paced (RFC 9406 section 4.2: paced growth has no bound).
+    /// Grows the window. In slow start, one acknowledgement may allow a burst, for instance if it
+    /// fills a gap. The burst is paced (RFC 9406 section 4.2 bounds unpaced growth alone).
     fn grow(&mut self, ack: &Ack) {
         let before = self.curve.window;
         let starts = before < self.curve.threshold;
@@ -324,7 +324,7 @@ impl Cubic {
     }
 
     fn is_burst(&self, bytes: usize) -> bool {
-        bytes > LEAST_PACED * self.curve.segment
+        bytes > UNPACED_BURST * self.curve.segment
     }
 
     /// Returns true if the window limits the flow. In slow start this begins at half a window,
@@ -382,7 +382,7 @@ impl Congestion for Cubic {
         };
         self.measure(ack);
         self.count_arrived(ack.delivered);
-        self.end_episode(ack);
+        self.expire_episode(ack);
         if ack.congestion_echoed {
             self.heed_echo(ack);
             return;
