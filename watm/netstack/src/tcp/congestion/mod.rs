@@ -1,17 +1,17 @@
 //! Congestion control: the interface between a connection and an algorithm, and the algorithms.
 //!
-//! A connection owns one [`Congestion`]. It reports every transmission, every acknowledgement, every
-//! loss, and the changes of its recovery, and sends as much as [`window`](Congestion::window),
-//! [`pacing_rate`](Congestion::pacing_rate) and [`send_quantum`](Congestion::send_quantum) allow.
-//! An algorithm has no clock, and sees no packets.
+//! A connection owns one [`Congestion`]. It reports every transmission, every acknowledgement,
+//! every loss, and the changes of its recovery, and sends as much as
+//! [`window`](Congestion::window), [`pacing_rate`](Congestion::pacing_rate) and
+//! [`send_quantum`](Congestion::send_quantum) allow. An algorithm has no clock, and sees no packets.
 //!
 //! # The order of calls
 //!
 //! 1. [`on_idle_restart`](Congestion::on_idle_restart), then [`on_send`](Congestion::on_send), for
 //!    a transmission when nothing is in flight; otherwise `on_send` alone.
 //! 2. For each acknowledgement: [`on_undo`](Congestion::on_undo) if it shows that a recovery or a
-//!    timeout was spurious, [`on_loss`](Congestion::on_loss) for each run of segments that it marks as
-//!    lost, [`on_recovery`](Congestion::on_recovery) if a recovery begins with them,
+//!    timeout was spurious, [`on_loss`](Congestion::on_loss) for each run of segments that it marks
+//!    as lost, [`on_recovery`](Congestion::on_recovery) if a recovery begins with them,
 //!    [`on_recovery_end`](Congestion::on_recovery_end) if one is over,
 //!    [`on_repeated_echo`](Congestion::on_repeated_echo) if it echoes congestion again, and at last
 //!    [`on_ack`](Congestion::on_ack), whose numbers include all of that.
@@ -87,8 +87,8 @@ pub(crate) trait Congestion: fmt::Debug {
     /// Handles an acknowledgement that delivers bytes.
     fn on_ack(&mut self, ack: &Ack);
 
-    /// Handles an echo of congestion in the window of data whose last losses or echo have shrunk the
-    /// window (RFC 3168 section 6.1.2): an undo must not take back all of that.
+    /// Handles a further echo in a window of data for which the congestion window shrank already
+    /// (RFC 3168 section 6.1.2). An undo must then keep the reduction.
     fn on_repeated_echo(&mut self) {}
 
     /// Handles a run of segments that are marked as lost.
@@ -171,8 +171,7 @@ pub(crate) struct Ack {
     /// (RFC 7661 section 4.3), and the most bytes in flight in it.
     pub window_limited: bool,
     pub most_in_flight: usize,
-    /// True if the peer echoes congestion in this acknowledgement (ECE of RFC 3168 section 6.1.2), and
-    /// has heard of the last time that the window shrank.
+    /// True if the peer echoes congestion (ECE) that no reduction has answered yet.
     pub congestion_echoed: bool,
 }
 

@@ -8,9 +8,9 @@ use crate::tcp::sequence::Sequence;
 pub(super) struct Reductions {
     /// The reason of one that was not reported yet.
     due: Option<Reason>,
-    /// The end of the first byte of the last report. Echoes before its acknowledgement are about the
-    /// window that was reduced.
-    reported: Sequence,
+    /// The number after the first byte of the last segment with CWR. Echoes before its
+    /// acknowledgement belong to the window that was reduced.
+    reported_end: Sequence,
 }
 
 /// The reason to reduce the window.
@@ -26,7 +26,7 @@ impl Reductions {
     pub(super) fn new(first: Sequence) -> Self {
         Reductions {
             due: None,
-            reported: first,
+            reported_end: first,
         }
     }
 
@@ -46,10 +46,10 @@ impl Reductions {
     }
 
     /// Records an echo, with everything before `una` acknowledged. Returns true if no reduction has
-    /// answered it.
+    /// answered it. A reduction that is still due then survives an undo.
     pub(super) fn echoed(&mut self, una: Sequence) -> bool {
-        let is_new = self.due.is_none() && !self.reported.is_after(una);
-        if is_new || self.due.is_some() {
+        let is_new = !self.is_due() && !self.reported_end.is_after(una);
+        if is_new || self.is_due() {
             self.due = Some(Reason::Echo);
         }
         is_new
@@ -58,12 +58,12 @@ impl Reductions {
     /// Records a report that begins at this number.
     pub(super) fn reported(&mut self, start: Sequence) {
         self.due = None;
-        self.reported = start.plus(1);
+        self.reported_end = start.plus(1);
     }
 
-    /// Records an acknowledgement.
+    /// Records an acknowledgement. Keeps `reported_end` from lying ahead again when numbers wrap.
     pub(super) fn acknowledged(&mut self, una: Sequence) {
-        self.reported = self.reported.later(una);
+        self.reported_end = self.reported_end.later(una);
     }
 }
 
