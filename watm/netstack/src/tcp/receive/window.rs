@@ -15,9 +15,10 @@ pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 2 << 20;
 /// The window scale that lets [`MOST`] be announced (RFC 7323 section 2).
 pub(crate) const SHIFT: u8 = MOST.ilog2() as u8 + 1 - 16;
-/// The part of a window that rounding adds at most: enough for segments of 512 bytes. Peers such as
-/// smoltcp handle the loss of bytes behind an edge that moved to the left badly.
-const SPARE: usize = 16;
+/// Rounding may add one part in this many to the window. Peers such as smoltcp recover badly from a
+/// right edge that moves to the left. A sixteenth suffices for segments of 512 bytes: each of them
+/// rounds the window up at most once, by half a unit of 64 bytes on average.
+const ROUNDING_PARTS: usize = 16;
 /// The delay that a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
 
@@ -68,10 +69,10 @@ impl Receiver {
         !sequence.is_after(self.next) && sequence.until(self.next) <= self.window.size
     }
 
-    /// The value of the window field, and the end of the window that was announced with it. The right
-    /// edge moves to the right only by a full segment or more (RFC 9293 section 3.8.6.2.2), or because
-    /// the field is rounded up. It moves to the left only if it would be rounded up without end (RFC 7323
-    /// section 2.4).
+    /// Returns the window field, and the furthest end that was ever announced. The announced edge
+    /// moves to the right if it can move by a full segment or half of the window (RFC 9293
+    /// section 3.8.6.2.2), and if the field is rounded up. It can move to the left by less than a
+    /// unit of the field, once rounding has used its share (RFC 7323 section 2.4).
     pub(super) fn announcement(&self, segment: usize) -> (u16, Sequence) {
         let window = &self.window;
         let limit = self.taken.plus(window.size);
@@ -85,7 +86,7 @@ impl Receiver {
         // A rounded window should not end before the one announced. Without a bound, each rounding
         // would add to it while the application takes nothing.
         let short = less < self.next.until(window.end);
-        let bound = limit.plus((window.size / SPARE).max(unit - 1));
+        let bound = limit.plus((window.size / ROUNDING_PARTS).max(unit - 1));
         let bounded = !self.next.plus(more).is_after(bound);
         let rounded = if short && bounded { more } else { less };
         let field = u16::try_from(rounded >> window.shift).unwrap_or(u16::MAX);
