@@ -36,7 +36,7 @@ impl Connection {
 
     /// Sends an acknowledgement at once if the next segment would replace what it reports.
     pub(crate) fn report_duplicate(&mut self, cx: &mut Context<'_, '_>) {
-        if self.receiver.has_twice() {
+        if self.receiver.has_unreported_duplicate() {
             self.send_acknowledgement(cx);
         }
     }

@@ -63,18 +63,18 @@ impl Receiver {
         timer.now || timer.due.is_some_and(|due| due <= now) || self.must_announce(segment)
     }
 
-    /// Returns true if an acknowledgement must leave now, and reports bytes beyond a gap or a duplicate
-    /// (RFC 2018 section 4, RFC 5681 section 4.2).
+    /// Returns true if an acknowledgement must leave now, and reports bytes beyond a gap or a
+    /// duplicate (RFC 2018 section 4, RFC 5681 section 4.2).
     pub(crate) fn must_report(&self) -> bool {
         self.acknowledgement.now && self.arrivals.is_some()
     }
 
     /// Returns true if another acknowledgement must precede the next segment: it has a duplicate to
     /// report, and a second one would replace that.
-    pub(crate) fn has_twice(&self) -> bool {
+    pub(crate) fn has_unreported_duplicate(&self) -> bool {
         self.arrivals
             .as_ref()
-            .is_some_and(|arrivals| arrivals.has_twice())
+            .is_some_and(|arrivals| arrivals.has_unreported_duplicate())
     }
 
     /// The time of a delayed acknowledgement.
@@ -108,8 +108,6 @@ impl Receiver {
             };
             options.blocks(arrivals.tell(most));
         }
-        if arrivals.is_empty() {
-            self.arrivals = None;
-        }
+        self.drop_empty_arrivals();
     }
 }

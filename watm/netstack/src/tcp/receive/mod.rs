@@ -171,7 +171,7 @@ impl Receiver {
             self.acknowledgement.at_once();
         }
         if !self.ended && !self.next.is_after(number) {
-            // Of two, the later one is false. So is an earlier one that bytes pass.
+            // If two FINs claim different ends, the earlier one holds, unless bytes pass it.
             self.end = Some(self.end.map_or(number, |end| end.earlier(number)));
         }
     }
@@ -203,14 +203,12 @@ impl Receiver {
         if let Some(arrivals) = &mut self.arrivals {
             let filled = !arrivals.has_no_blocks();
             self.next = arrivals.take_from(end);
-            if filled || arrivals.has_twice() {
+            if filled || arrivals.has_unreported_duplicate() {
                 self.acknowledgement.at_once();
             }
-            if arrivals.is_empty() {
-                self.arrivals = None;
-            }
+            self.drop_empty_arrivals();
         }
-        // A FIN among bytes of the stream was none of the peer's.
+        // A FIN number that bytes have passed was false.
         self.end = self.end.filter(|end| !self.next.is_after(*end));
         self.acknowledgement.arrived(now);
     }
@@ -218,6 +216,11 @@ impl Receiver {
     fn arrived_early(&mut self, block: Block) {
         self.arrivals.get_or_insert_default().insert(block);
         self.acknowledgement.at_once();
+    }
+
+    /// Forgets the arrivals if they have nothing left to report.
+    fn drop_empty_arrivals(&mut self) {
+        self.arrivals.take_if(|arrivals| arrivals.is_empty());
     }
 
     fn has_room(&self, block: Block) -> bool {
