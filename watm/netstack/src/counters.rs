@@ -17,7 +17,8 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets with malformed IP headers.
+    /// Packets with malformed IP headers, a source route, or an IPv6 header that the stack must
+    /// refuse.
     ip_malformed,
     /// Packets from or to an address that is not a host's.
     ip_bad_address,
@@ -27,7 +28,8 @@ counters! {
     ip_empty,
     /// Fragments received.
     fragments_in,
-    /// Fragments dropped: malformed, overlapping, or too many.
+    /// Fragments dropped: malformed, repeated, overlapping, too many, or of a packet that has a
+    /// congestion mark but is not ECN-capable.
     fragments_dropped,
     /// Packets reassembled from fragments.
     fragments_reassembled,
@@ -56,8 +58,8 @@ counters! {
     tcp_beyond_buffer,
     /// Segments dropped because there are too many gaps before them.
     tcp_too_many_gaps,
-    /// SYNs, RSTs and segments outside of a handshake's window, answered with a challenge ACK instead
-    /// of being obeyed.
+    /// SYNs, RSTs and segments outside of a handshake's window, answered with a challenge ACK
+    /// instead of being obeyed.
     tcp_challenged,
     /// RSTs sent for segments of unknown flows.
     tcp_strays_reset,
@@ -87,7 +89,8 @@ counters! {
     icmp_echoed,
     /// ICMP messages of other kinds, ignored.
     icmp_ignored,
-    /// ICMP errors sent for protocols that are not carried, and for closed ports.
+    /// ICMP errors sent: for unknown protocols, closed ports, IPv6 headers that cannot be ignored,
+    /// and missing fragments.
     icmp_errors_sent,
     /// ICMP errors withheld, to bound the rate.
     icmp_errors_withheld,
