@@ -72,7 +72,7 @@ impl Icmp {
             return;
         }
         let addresses = (packet.destination, packet.source);
-        // The reply has the service of the request (RFC 1122 section 3.2.2.6).
+        // The reply has the traffic class of the request, without ECN (RFC 1349 section 5.1).
         let path = Path::of_message(packet.source, packet.service());
         sender.send(path, peer, sink, addresses, packet.protocol, |out| {
             let start = out.len();

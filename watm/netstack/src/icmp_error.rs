@@ -11,10 +11,10 @@ use crate::table::{Key, Protocol};
 /// The fate of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It cannot be delivered, so that a connection that is being opened fails. RFC 9293
-    /// section 3.9.2.2 (MUST-56) forbids that for an unreachable network or host, which may be back in
-    /// time. An application with another address should not wait for that; RFC 5461 section 4
-    /// describes it, and open connections go on.
+    /// The packet cannot be delivered: a connection that is being opened fails, and an open one
+    /// goes on. RFC 9293 section 3.9.2.2 (MUST-56) forbids this for unreachable networks and hosts,
+    /// because they may come back. An application that knows another address can try it at once
+    /// this way (RFC 5461 section 4).
     Unreachable(ErrorCode),
     /// It exceeds this MTU of the path, in bytes.
     TooBig(usize),

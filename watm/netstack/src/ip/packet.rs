@@ -113,9 +113,9 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Marks a packet whose tunnel was marked because of congestion (RFC 6040 section 4.2). One that
-/// routers drop instead of marking it stays as it is, as in Linux: the mark is then none of a router
-/// that knows ECN. One with a malformed header stays too.
+/// Marks a packet whose tunnel datagram has a congestion mark (RFC 6040 section 4.2). The RFC drops
+/// a packet that is not ECN-capable. Here it stays unmarked, as in WireGuard of Linux. A malformed
+/// packet stays as it is.
 pub fn mark_congestion(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(4) => {
