@@ -23,6 +23,9 @@ const QUOTE_V4: usize = 576 - ip::V4_HEADER - 8;
 /// 2.4 c).
 const QUOTE_V6: usize = LEAST_MTU_V6 - ip::V6_HEADER - 8;
 
+/// The ICMPv6 type of redirects. They are not errors, but no error answers them.
+const REDIRECT: u8 = 137;
+
 /// The missing destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -203,18 +206,19 @@ struct Error<'a> {
     ends: (IpAddr, IpAddr),
 }
 
-/// Returns true if a packet with valid headers may be an ICMP error, which no error must answer
+/// Returns true if a packet with valid headers may be a message to which no ICMP error may be sent
 /// (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e).
 fn may_be_error(packet: &[u8]) -> bool {
-    if packet[0] >> 4 == 6 {
-        return ip::may_be_error(packet);
+    let Some((protocol, message)) = ip::upper_layer(packet) else {
+        return true;
+    };
+    let kind = message.first();
+    match (packet[0] >> 4, protocol) {
+        // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+        (4, ip::ICMP) => kind.is_none_or(|kind| matches!(kind, 3..=5 | 11 | 12)),
+        (6, ip::ICMPV6) => kind.is_none_or(|kind| *kind < 128 || *kind == REDIRECT),
+        _ => false,
     }
-    let message = &packet[usize::from(packet[0] & 15) * 4..];
-    // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
-    packet[9] == ip::ICMP
-        && message
-            .first()
-            .is_none_or(|kind| matches!(kind, 3..=5 | 11 | 12))
 }
 
 /// Returns true if the checksum is right.
@@ -251,4 +255,59 @@ fn fill_checksum(message: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
         }
     };
     message[2..4].copy_from_slice(&(!sum).to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOP_BY_HOP: u8 = 0;
+    const DESTINATION: u8 = 60;
+
+    /// A packet of IPv6.
+    fn packet(first: u8, rest: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; ip::V6_HEADER];
+        packet[0] = 0x60;
+        packet[6] = first;
+        packet.extend_from_slice(rest);
+        packet
+    }
+
+    /// A packet of IPv4, with options.
+    fn packet_v4(protocol: u8, message: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; ip::V4_HEADER + 4];
+        packet[0] = 0x46;
+        packet[9] = protocol;
+        packet.extend_from_slice(message);
+        packet
+    }
+
+    #[test]
+    fn an_error_is_recognised_behind_options() {
+        for kind in [3, 4, 5, 11, 12] {
+            assert!(may_be_error(&packet_v4(ip::ICMP, &[kind, 0])), "{kind}");
+        }
+        assert!(!may_be_error(&packet_v4(ip::ICMP, &[8, 0])));
+        assert!(!may_be_error(&packet_v4(ip::UDP, &[3, 0])));
+        assert!(!may_be_error(&packet_v4(ip::ICMPV6, &[3, 0])));
+        assert!(may_be_error(&packet_v4(ip::ICMP, &[])));
+    }
+
+    #[test]
+    fn an_error_is_recognised_behind_headers() {
+        let hop = [ip::ICMPV6, 0, 0, 0, 0, 0, 0, 0];
+        let behind = |kind: u8| packet(HOP_BY_HOP, &[&hop[..], &[kind, 0]].concat());
+        assert!(may_be_error(&behind(1)));
+        assert!(!may_be_error(&behind(128)));
+        assert!(may_be_error(&behind(REDIRECT)));
+        // A piece from the middle of a message.
+        let middle = |above: u8| packet(ip::FRAGMENT, &[above, 0, 0, 8, 0, 0, 0, 9, 128, 0]);
+        assert!(may_be_error(&middle(ip::ICMPV6)));
+        assert!(may_be_error(&middle(DESTINATION)));
+        assert!(!may_be_error(&middle(ip::UDP)));
+        assert!(!may_be_error(&packet(17, &[1])));
+        // Nobody can tell.
+        assert!(may_be_error(&packet(ip::ICMPV6, &[])));
+        assert!(may_be_error(&packet(DESTINATION, &[ip::ICMPV6, 9, 0, 0])));
+    }
 }

@@ -13,9 +13,6 @@ const DESTINATION: u8 = 60;
 
 const FRAGMENT_HEADER: usize = 8;
 
-/// The message of ICMPv6 that is no error, but is answered with none either (RFC 4443 section 2.4 e).
-const REDIRECT: u8 = 137;
-
 /// The offset of the payload's length in a packet.
 const PAYLOAD_LENGTH_AT: usize = 4;
 
@@ -29,8 +26,8 @@ pub(crate) struct Walk {
     pub fragment: Option<Fragment>,
 }
 
-/// Walks the headers of a packet, whose length has been checked against its first header. Stops at a
-/// fragment header, except for a packet in one fragment (RFC 6946).
+/// Walks the headers of a packet, whose length has been checked against its first header. Stops at
+/// a fragment header, except for a packet in one fragment (RFC 6946).
 ///
 /// # Errors
 ///
@@ -50,7 +47,7 @@ pub(crate) fn walk(packet: &[u8]) -> Result<Walk, Fault> {
             ROUTING => route(rest, at)?,
             FRAGMENT => {
                 let fragment = fragment(rest, at)?;
-                if fragment.offset == 0 && fragment.more && !is_first(rest) {
+                if fragment.offset == 0 && fragment.more && !has_all_headers(rest) {
                     return Err(Problem::CHAIN.at(0));
                 }
                 if fragment.offset > 0 || fragment.more {
@@ -78,13 +75,14 @@ pub(crate) fn walk(packet: &[u8]) -> Result<Walk, Fault> {
     Err(Fault::Malformed)
 }
 
-/// Returns true if the fragment with this header and payload has all that the first piece of a packet
-/// needs: every header, up to the end of the one above IP (RFC 7112 section 5).
-fn is_first(fragment: &[u8]) -> bool {
-    let Some((above, header)) = above(fragment[0], &fragment[FRAGMENT_HEADER..]) else {
+/// Returns true if a first fragment has every header, up to and including the one above IP
+/// (RFC 7112 section 5). `fragment` begins with the fragment header.
+fn has_all_headers(fragment: &[u8]) -> bool {
+    let upper = upper_layer(fragment[0], &fragment[FRAGMENT_HEADER..]);
+    let Some((protocol, header)) = upper else {
         return false;
     };
-    let least = match above {
+    let least = match protocol {
         TCP => 20,
         UDP | ICMPV6 => 8,
         _ => 0,
@@ -92,21 +90,9 @@ fn is_first(fragment: &[u8]) -> bool {
     header.len() >= least
 }
 
-/// Returns true if the packet may be an ICMPv6 message that no error must answer (RFC 4443
-/// section 2.4 e).
-pub(crate) fn may_be_error(packet: &[u8]) -> bool {
-    match above(packet[6], &packet[V6_HEADER..]) {
-        Some((ICMPV6, message)) => message
-            .first()
-            .is_none_or(|kind| *kind < 128 || *kind == REDIRECT),
-        Some(_) => false,
-        None => true,
-    }
-}
-
-/// The protocol above IP, and what there is of its message. `None` if the headers do not end in this
-/// packet.
-fn above(mut protocol: u8, mut rest: &[u8]) -> Option<(u8, &[u8])> {
+/// The protocol above IP, and what there is of its message. `None` if the headers do not end in
+/// this packet. `rest` begins with a header of the kind `protocol`.
+pub(super) fn upper_layer(mut protocol: u8, mut rest: &[u8]) -> Option<(u8, &[u8])> {
     for _ in 0..MAX_HEADERS {
         let length = match protocol {
             HOP_BY_HOP | ROUTING | DESTINATION => length(rest).ok()?,
@@ -114,11 +100,11 @@ fn above(mut protocol: u8, mut rest: &[u8]) -> Option<(u8, &[u8])> {
                 // The bytes that follow are from the middle of a message, or of a header.
                 return match rest[0] {
                     HOP_BY_HOP | ROUTING | DESTINATION | FRAGMENT => None,
-                    above => Some((above, &[])),
+                    upper => Some((upper, &[])),
                 };
             }
             FRAGMENT => FRAGMENT_HEADER,
-            above => return Some((above, rest)),
+            upper => return Some((upper, rest)),
         };
         (protocol, rest) = (rest[0], rest.get(length..)?);
     }
@@ -276,23 +262,5 @@ mod tests {
         // A later piece has none.
         let later = [TCP, 0, 0, 8 | 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
         assert!(walk(&packet(FRAGMENT, &later)).is_ok());
-    }
-
-    #[test]
-    fn an_error_is_recognised_behind_headers() {
-        let hop = [ICMPV6, 0, 0, 0, 0, 0, 0, 0];
-        let behind = |kind: u8| packet(HOP_BY_HOP, &[&hop[..], &[kind, 0]].concat());
-        assert!(may_be_error(&behind(1)));
-        assert!(!may_be_error(&behind(128)));
-        assert!(may_be_error(&behind(REDIRECT)));
-        // A piece from the middle of a message.
-        let middle = |above: u8| packet(FRAGMENT, &[above, 0, 0, 8, 0, 0, 0, 9, 128, 0]);
-        assert!(may_be_error(&middle(ICMPV6)));
-        assert!(may_be_error(&middle(DESTINATION)));
-        assert!(!may_be_error(&middle(UDP)));
-        assert!(!may_be_error(&packet(17, &[1])));
-        // Nobody can tell.
-        assert!(may_be_error(&packet(ICMPV6, &[])));
-        assert!(may_be_error(&packet(DESTINATION, &[ICMPV6, 9, 0, 0])));
     }
 }

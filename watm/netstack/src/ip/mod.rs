@@ -6,9 +6,8 @@ mod packet;
 mod reassembly;
 mod send;
 
-pub(crate) use extension::may_be_error;
 pub use packet::mark_congestion;
-pub(crate) use packet::{Fault, Packet, Problem, is_host};
+pub(crate) use packet::{Fault, Packet, Problem, is_host, upper_layer};
 pub(crate) use reassembly::{Expired, Outcome, Reassembly};
 pub(crate) use send::{
     LEAST_MTU_V6, Marks, Path, Sender, allow_fragments, header_len, set_length, write_header,

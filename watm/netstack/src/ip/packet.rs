@@ -138,6 +138,15 @@ pub fn mark_congestion(packet: &mut [u8]) {
     }
 }
 
+/// The protocol above IP in a packet with valid headers, and what there is of its message. `None` if
+/// the headers do not end in this packet.
+pub(crate) fn upper_layer(packet: &[u8]) -> Option<(u8, &[u8])> {
+    match packet[0] >> 4 {
+        6 => extension::upper_layer(packet[6], &packet[super::V6_HEADER..]),
+        _ => Some((packet[9], &packet[usize::from(packet[0] & 15) * 4..])),
+    }
+}
+
 /// Returns true if the address can belong to a host.
 pub(crate) fn is_host(address: IpAddr) -> bool {
     !address.is_multicast()
