@@ -7,9 +7,8 @@ use crate::ip::{self, Packet, checksum};
 
 /// The offset of the checksum in a TCP header.
 pub(crate) const TCP_CHECKSUM: usize = 16;
-/// The same in a UDP header, and the length of that header.
+/// The same in a UDP header.
 const UDP_CHECKSUM: usize = 6;
-const UDP_HEADER: usize = 8;
 
 /// FIN and PSH, which belong to the last of several segments.
 const LAST: u8 = 1 | 8;
@@ -40,7 +39,7 @@ pub(crate) fn divide(packet: &Packet<'_>, mut each: impl FnMut(&[u8])) {
         ip::TCP if packet.payload.len() > TCP_CHECKSUM => {
             (usize::from(packet.payload[12] >> 4) * 4, TCP_CHECKSUM)
         }
-        ip::UDP => (UDP_HEADER, UDP_CHECKSUM),
+        ip::UDP => (ip::UDP_HEADER, UDP_CHECKSUM),
         _ => return,
     };
     if packet.payload.len() < header || header < at + 2 {

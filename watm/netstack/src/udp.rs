@@ -14,7 +14,7 @@ use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Path, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
-use crate::tcp::{NARROW, NARROWEST};
+use crate::tcp::NARROWEST;
 use crate::timer::{Alarm, Timers};
 use crate::{Origin, PeerId, port};
 
@@ -220,7 +220,7 @@ impl Udp {
         // A lower bound keeps forged reports from making a flow send tiny packets: see `Width`.
         let least = match key.source.is_ipv4() {
             true => NARROWEST,
-            false => NARROW,
+            false => ip::LEAST_MTU_V6,
         };
         let news = mtu < flow.path.min(sender.mtu(key.peer)) && !flow.may_fragment;
         if news {

@@ -1,7 +1,7 @@
 //! IPv6 extension headers (RFC 8200 section 4).
 
 use super::packet::{Fault, Fragment, Problem};
-use super::{FRAGMENT, ICMPV6, TCP, UDP, V6_HEADER};
+use super::{FRAGMENT, ICMPV6, TCP, TCP_HEADER, UDP, UDP_HEADER, V6_HEADER};
 
 /// The most headers accepted: each kind is meant to occur once, destination options twice, so that
 /// five would do. More are an attack.
@@ -83,8 +83,9 @@ fn has_all_headers(fragment: &[u8]) -> bool {
         return false;
     };
     let least = match protocol {
-        TCP => 20,
-        UDP | ICMPV6 => 8,
+        TCP => TCP_HEADER,
+        UDP => UDP_HEADER,
+        ICMPV6 => 8,
         _ => 0,
     };
     header.len() >= least

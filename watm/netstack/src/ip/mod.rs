@@ -23,5 +23,9 @@ pub(crate) const ICMPV6: u8 = 58;
 /// The number for "no next header" (RFC 8200 section 4.7).
 pub(crate) const NOTHING: u8 = 59;
 
+/// The bytes of headers: of IPv4 and TCP without options, of IPv6 without extension headers, and of
+/// UDP.
 pub(crate) const V4_HEADER: usize = 20;
 pub(crate) const V6_HEADER: usize = 40;
+pub(crate) const TCP_HEADER: usize = 20;
+pub(crate) const UDP_HEADER: usize = 8;

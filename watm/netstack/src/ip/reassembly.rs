@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use watm_core::Instant;
 
-use super::TCP;
 use super::packet::{Fragment, MARKED, Packet};
 use super::send::{LEAST_MTU_V6, write_packet};
+use super::{TCP, TCP_HEADER};
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
@@ -21,9 +21,6 @@ const PACKETS_PER_PEER: usize = 32;
 const PACKETS: usize = 256;
 /// The most pieces of one packet: 65535 bytes over a path with an MTU of 576.
 const PIECES: usize = 128;
-/// The least payload of the first fragment of TCP over IPv4: the header. Smaller ones serve to hide
-/// it from filters (RFC 1858 section 3). The headers of IPv6 were checked before.
-const TCP_HEADER: usize = 20;
 /// The largest payload of a packet.
 const MAX_PAYLOAD: usize = 65535;
 /// The largest payload of a packet with an IPv4 header.
@@ -217,6 +214,8 @@ fn is_sound(packet: &Packet<'_>, fragment: Fragment) -> bool {
     } else {
         MAX_PAYLOAD
     };
+    // A short fragment with a part of TCP's header serves to hide the header from filters (RFC 1858
+    // section 3). The headers of IPv6 were checked before.
     let hides_header = packet.source.is_ipv4()
         && packet.protocol == TCP
         && fragment.offset < TCP_HEADER

@@ -12,8 +12,6 @@ use crate::ip::{self, Marks, checksum};
 use crate::offload::TCP_CHECKSUM;
 use crate::table::Key;
 
-/// The bytes of a header without options.
-pub(crate) const HEADER: usize = 20;
 /// The ECN field of a packet that routers may mark (RFC 3168 section 5).
 const CAPABLE: u8 = 2;
 
@@ -200,7 +198,7 @@ impl<'a> Train<'a> {
 /// Appends a header whose checksum is zero.
 fn write_header(key: &Key, header: &Header, out: &mut Vec<u8>) {
     let options = header.options.bytes();
-    let words = (HEADER + options.len()) / 4;
+    let words = (ip::TCP_HEADER + options.len()) / 4;
     out.extend_from_slice(&key.destination.port().to_be_bytes());
     out.extend_from_slice(&key.source.port().to_be_bytes());
     out.extend_from_slice(&header.sequence.0.to_be_bytes());

@@ -32,7 +32,7 @@ use self::initial::Initial;
 use self::memory::Memory;
 use self::run::Run;
 use self::segment::Segment;
-pub(crate) use self::send::width::{NARROW, NARROWEST};
+pub(crate) use self::send::width::NARROWEST;
 use self::time_wait::TimeWait;
 use crate::config::Config;
 use crate::counters::Counters;

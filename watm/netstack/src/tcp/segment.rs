@@ -61,7 +61,7 @@ impl<'a> Segment<'a> {
                 .then(|| Sequence(segment.ack_number().0 as u32)),
             window: segment.window_len(),
             flags,
-            options: Options::parse(&packet.payload[emit::HEADER..header])?,
+            options: Options::parse(&packet.payload[ip::TCP_HEADER..header])?,
             payload: &packet.payload[header..],
             marked: packet.is_marked(),
             several: packet.segment_size.is_some(),

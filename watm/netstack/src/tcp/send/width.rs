@@ -3,7 +3,7 @@
 use crate::ip::LEAST_MTU_V6;
 
 /// The MTU of every IPv6 path, and of most nested tunnels.
-pub(crate) const NARROW: usize = LEAST_MTU_V6;
+const NARROW: usize = LEAST_MTU_V6;
 /// The packet size that every IPv4 host accepts (RFC 791 section 3.1).
 pub(crate) const NARROWEST: usize = 576;
 
