@@ -139,9 +139,9 @@ impl Icmp {
         self.send(peer, &error, sender, io, counters);
     }
 
-    /// Report a packet whose fragments did not arrive in time to its source (RFC 792, RFC 4443
-    /// section 3.3). Nobody is told without the first fragment.
-    pub(crate) fn expired(
+    /// Tells the source of a packet that fragments of it are missing (RFC 792, RFC 4443
+    /// section 3.3). Nothing is sent if the first fragment is missing.
+    pub(crate) fn report_expired(
         &mut self,
         expired: &Expired,
         sender: &mut Sender,

@@ -297,7 +297,8 @@ impl Netstack {
         self.udp.expire(io.now, counters);
         while let Some(expired) = self.reassembly.expire(io.now) {
             counters.fragments_expired += 1;
-            self.icmp.expired(&expired, &mut self.sender, io, counters);
+            self.icmp
+                .report_expired(&expired, &mut self.sender, io, counters);
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) enum Outcome {
     Whole(Vec<u8>),
 }
 
-/// A packet whose fragments did not arrive in time. The source is told if the first one did.
+/// A packet whose fragments did not all arrive in time.
 #[derive(Debug)]
 pub(crate) struct Expired {
     pub peer: PeerId,
@@ -131,6 +131,7 @@ impl Reassembly {
             return (Outcome::Kept, given_up);
         }
         let partial = self.remove(&key).expect("found above");
+        // RFC 3168 section 5.3: a marked packet must not pass as one that is not ECN-capable.
         if partial.marked && partial.cannot_be_marked {
             return (Outcome::Dropped, given_up);
         }
