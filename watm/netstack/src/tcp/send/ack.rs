@@ -43,9 +43,9 @@ struct Progress {
     /// True for what was reported beyond a gap.
     beyond: bool,
     delivery: Delivery,
-    /// When the newest segment was sent that was sent only once.
+    /// The transmission time of the newest segment that was sent only once.
     newest: Option<Instant>,
-    /// When the newest segment was sent that was sent more than once.
+    /// The last transmission time of the newest segment that was sent more than once.
     repeated: Option<Instant>,
     /// The bytes marked as lost that have arrived by their first transmission.
     not_lost: usize,

@@ -20,9 +20,9 @@ pub(super) struct Doubt {
     told_by: Sequence,
 }
 
-/// A timeout that may be spurious, and the acknowledgements since from a peer that is not selective.
-/// The second one reveals that nothing was lost, if it covers bytes that were not sent again
-/// (RFC 5682 section 2.1).
+/// A timeout that may be spurious, and the acknowledgements since from a peer that is not
+/// selective. The second one reveals that nothing was lost, if it covers bytes that were not sent
+/// again (RFC 5682 section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpuriousTimeout {
     Unanswered,
@@ -73,8 +73,8 @@ impl Transmitter {
         doubt.lost += bytes;
     }
 
-    /// Records that a range was retransmitted, of which so many bytes were not marked as lost: those
-    /// of a tail loss probe. Their duplicates say nothing about the others.
+    /// Records a retransmission. `unmarked` of its bytes were not marked as lost, as in a tail loss
+    /// probe: reports of their duplicates prove nothing about the others.
     pub(super) fn doubt_sent_again(&mut self, (start, end): Block, unmarked: usize) {
         let next = self.next;
         if let Some(timeout) = &mut self.spurious {
@@ -113,8 +113,7 @@ impl Transmitter {
         }
     }
 
-    /// Forgets what is acknowledged long since. Sequence numbers wrap, so that it would lie ahead
-    /// again.
+    /// Forgets state that SND.UNA has passed, before sequence numbers wrap and it lies ahead again.
     pub(super) fn forget_passed(&mut self) {
         let una = self.una;
         self.rack.passed(una);
@@ -140,8 +139,9 @@ impl Transmitter {
     }
 
     /// Undoes a timeout, because bytes arrived that were not retransmitted after it (RFC 5682), or
-    /// whose retransmission the acknowledgement precedes (RFC 3522). Segments that became shorter stay
-    /// so until a probe shows that longer ones pass: the acknowledgement may be that of a shorter one.
+    /// whose retransmission the acknowledgement precedes (RFC 3522). Segments that became shorter
+    /// stay so until a probe shows that longer ones pass: the acknowledgement may be that of a
+    /// shorter one.
     pub(super) fn undo_timeout(&mut self) {
         if self.phase != Phase::Timeout {
             return;
