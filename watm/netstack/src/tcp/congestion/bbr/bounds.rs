@@ -1,6 +1,6 @@
-//! The bounds that losses set (section 5.5.10): a long-term one on the bytes in flight, from probes,
-//! and short-term ones on them and on the rate, which the next probe lifts. A spurious recovery takes
-//! them back (section 5.5.11).
+//! The bounds that losses set (section 5.5.10): a long-term one on the bytes in flight, from
+//! probes, and short-term ones on them and on the rate, which the next probe lifts. A spurious
+//! recovery takes them back (section 5.5.11).
 
 use watm_core::Instant;
 
@@ -10,8 +10,8 @@ use super::{BETA, Bbr, LEAST_SEGMENTS, Loss, Sample, State, TOLERATED_LOSS, Time
 /// The part of the long-term bound that stays free for other flows, in percent (`Headroom`,
 /// section 2.8).
 const HEADROOM: u64 = 15;
-/// The number of standard deviations by which losses may exceed the tolerated share. Few segments lose
-/// more by chance, on a path that loses less.
+/// The number of standard deviations by which losses may exceed the tolerated share. Few segments
+/// lose more by chance, on a path that loses less.
 const DEVIATIONS: u64 = 2;
 
 /// The bounds. Those that are not set are [`UNBOUNDED`].
@@ -114,8 +114,8 @@ impl Bbr {
         }
     }
 
-    /// Notes that a loss ends the present state, so that it returns if the loss is none. An echo of
-    /// congestion is no loss of a recovery that is over.
+    /// Notes that a loss ends the present state, so that an undo returns to it. A recovery that is
+    /// over is not changed: an echo is no loss.
     pub(super) fn note_undo_state(&mut self) {
         if let Some(before) = self.before.as_mut().filter(|before| !before.over) {
             before.ended = Some(self.state);
@@ -123,8 +123,8 @@ impl Bbr {
     }
 
     /// Returns true if losses show that too much was in flight (`IsInflightTooHigh`,
-    /// section 5.5.10.2): more than the tolerated share, and than chance adds to it. Without selective
-    /// acknowledgements, a round trip reveals one loss at most.
+    /// section 5.5.10.2): more than the tolerated share, and than chance adds to it. Without
+    /// selective acknowledgements, a round trip reveals one loss at most.
     pub(super) fn is_too_high(&self, lost: u64, sent_in_flight: u64) -> bool {
         if !self.selective {
             return lost > 0;
@@ -179,8 +179,8 @@ impl Bbr {
         }
     }
 
-    /// Returns true if the last round trip waited in a queue. In Down this is the queue of the probe,
-    /// and the rate is low on purpose.
+    /// Returns true if the last round trip waited in a queue. In Down this is the queue of the
+    /// probe, and the rate is low on purpose.
     fn waits_for_others(&self) -> bool {
         self.state != State::Down && self.latest.waited(self.round_trips.least())
     }

@@ -1,5 +1,5 @@
-//! The cycle ProbeBW (section 5.3.3): Down empties the queue, Cruise keeps the rate, Refill fills the
-//! pipe, and Up looks for more bandwidth.
+//! The cycle ProbeBW (section 5.3.3): Down empties the queue, Cruise keeps the rate, Refill fills
+//! the pipe, and Up looks for more bandwidth.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use super::{Bbr, LEAST_SEGMENTS, Sample, State, UNBOUNDED};
 /// section 5.3.3.8.2).
 const WAIT: Duration = Duration::from_secs(2);
 const MORE_WAIT: Duration = Duration::from_secs(1);
-/// The most round trips between probes, so that flows of Reno and CUBIC with the same window lose as
-/// often as alone (`T_reno_bound`, section 5.3.3.8.2).
+/// The most round trips between probes, so that flows of Reno and CUBIC with the same window lose
+/// as often as alone (`T_reno_bound`, section 5.3.3.8.2).
 const MOST_ROUNDS: u64 = 63;
 /// The time between probes after one that lost too much, relative to that after others.
 const PATIENCE: u32 = 4;
@@ -37,8 +37,8 @@ pub(super) struct Cycle {
     /// True if the last probe ended early, because the one before it put too much in flight
     /// (`prev_probe_precautionary`).
     cautious: bool,
-    /// The growth of the long-term bound: the bytes acknowledged since it last grew, those for which
-    /// it grows by a segment, and the number of its doublings (`bw_probe_up_acked`,
+    /// The growth of the long-term bound: the bytes acknowledged since it last grew, those for
+    /// which it grows by a segment, and the number of its doublings (`bw_probe_up_acked`,
     /// `probe_up_acked_per_inc`, `bw_probe_up_rounds`).
     delivered: u64,
     delivered_per_segment: u64,
@@ -106,8 +106,8 @@ impl Cycle {
         self.stop();
     }
 
-    /// Goes on after ProbeRTT. A long wait goes on too: it may be longer than the time from one ProbeRTT
-    /// to the next, and would never end.
+    /// Continues after ProbeRTT. After a lossy probe the long wait goes on. A new one might never
+    /// end, because it may exceed the time between two ProbeRTTs.
     fn resume(&mut self, now: Instant, random: &mut Random) {
         if self.lost_much() {
             self.stop();
