@@ -138,8 +138,8 @@ pub fn mark_congestion(packet: &mut [u8]) {
     }
 }
 
-/// The protocol above IP in a packet with valid headers, and what there is of its message. `None` if
-/// the headers do not end in this packet.
+/// The protocol above IP in a packet with valid headers, and what there is of its message. `None`
+/// if the headers do not end in this packet.
 pub(crate) fn upper_layer(packet: &[u8]) -> Option<(u8, &[u8])> {
     match packet[0] >> 4 {
         6 => extension::upper_layer(packet[6], &packet[super::V6_HEADER..]),

@@ -53,8 +53,8 @@ const STILL_COUNTED: usize = 1;
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
 const NON_VALIDATED: Duration = Duration::from_secs(300);
-/// The pacing rates relative to a window for each round trip: after a pause, and in slow start, which
-/// doubles the rate (`tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of Linux).
+/// The pacing rates relative to a window for each round trip: after a pause, and in slow start,
+/// which doubles the rate (`tcp_pacing_ca_ratio` and `tcp_pacing_ss_ratio` of Linux).
 const PACE: f32 = 1.2;
 const PACE_OF_SLOW_START: f32 = 2.0;
 /// The segments that leave at once while the flow is paced.
@@ -280,8 +280,8 @@ impl Cubic {
         };
     }
 
-    /// Shrinks the window because of an echo of congestion, unless losses in the same window of data
-    /// did.
+    /// Shrinks the window because of an echo of congestion, unless losses in the same window of
+    /// data did.
     fn heed_echo(&mut self, ack: &Ack) {
         let used = self.used(ack.window_limited, ack.most_in_flight);
         self.shrink_once(used);
@@ -437,8 +437,8 @@ impl Congestion for Cubic {
     }
 }
 
-/// Returns true if a segment waited in a queue, on a path whose least round trip is `least` (RFC 9406
-/// section 4.3).
+/// Returns true if a segment waited in a queue, on a path whose least round trip is `least`
+/// (RFC 9406 section 4.3).
 fn waited(took: Duration, least: Duration) -> bool {
     took > least + (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING)
 }
@@ -543,8 +543,8 @@ impl Curve {
         self.epoch = None;
     }
 
-    /// Returns to the state `before`, because the reason for shrinking was wrong. Segments keep their
-    /// present size.
+    /// Returns to the state `before`, because the reason for shrinking was wrong. Segments keep
+    /// their present size.
     fn restore(&mut self, before: Curve) {
         if before.window > self.window {
             let segment = std::mem::replace(self, before).segment;
@@ -552,8 +552,8 @@ impl Curve {
         }
     }
 
-    /// Makes slow start conservative if round trips get longer than in the last round, or quick again
-    /// if they do not stay so (RFC 9406 section 4.2).
+    /// Makes slow start conservative if round trips get longer than in the last round, or quick
+    /// again if they do not stay so (RFC 9406 section 4.2).
     fn judge(&mut self, quickest: &Measured, last: Option<Duration>) {
         if self.window >= self.threshold || !self.is_measured_by(quickest) {
             return;
@@ -734,8 +734,8 @@ mod tests {
         for window in [20, 40, 80] {
             assert_eq!(flow.full_round(TRIP), window * SEGMENT);
         }
-        // Round trips get longer: growth is conservative for five rounds, of which the first is a part of
-        // one, and ends (RFC 9406 section 4.2).
+        // Round trips get longer: growth is conservative for five rounds, of which the first is a
+        // part of one, and ends (RFC 9406 section 4.2).
         flow.full_round(TRIP.mul_f64(1.2));
         let windows = Vec::from_iter((0..8).map(|_| flow.full_round(TRIP.mul_f64(1.2))));
         let grew: Vec<f64> = windows

@@ -3,7 +3,8 @@
 //! A connection owns one [`Congestion`]. It reports every transmission, every acknowledgement,
 //! every loss, and the changes of its recovery, and sends as much as
 //! [`window`](Congestion::window), [`pacing_rate`](Congestion::pacing_rate) and
-//! [`send_quantum`](Congestion::send_quantum) allow. An algorithm has no clock, and sees no packets.
+//! [`send_quantum`](Congestion::send_quantum) allow. An algorithm has no clock, and sees no
+//! packets.
 //!
 //! # The order of calls
 //!

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `arithmetic` | products of rates, times and percentages; random numbers |
 //! | `rounds` | round trips, counted in packets (section 5.5.1) |
-//! | `bandwidth` | the estimate of the bandwidth, and signals of the last round trip (5.5.2, 5.5.10.3) |
+//! | `bandwidth` | the bandwidth, and the signals of the last round trip (5.5.2, 5.5.10.3) |
 //! | `aggregation` | acknowledgements that arrive together (5.5.9) |
 //! | `bounds` | the bounds that losses set (5.5.10), and their return (5.5.11) |
 //! | `startup` | the states Startup and Drain (5.3.1, 5.3.2) |
@@ -16,14 +16,16 @@
 //!
 //! It differs from the draft in some points:
 //!
-//! - Losses lower the short-term bounds only if they come with a queue, or are more than the tolerated
-//!   share. A path such as a radio link loses segments without being full, and each of them would
-//!   slow down a flow until its next probe.
-//! - The tolerated share allows for chance, as few segments lose more than their share now and then.
+//! - Losses lower the short-term bounds only if they come with a queue, or are more than the
+//!   tolerated share. A path such as a radio link loses segments without being full, and each of
+//!   them would slow down a flow until its next probe.
+//! - The tolerated share allows for chance, as few segments lose more than their share now and
+//!   then.
 //! - After a probe that lost too much, the next one waits four times as long, and Cruise leaves as
-//!   much room as CUBIC does, if the path stays full. Flows of Reno and CUBIC beside it need this time
-//!   and room to grow, if the path holds many segments.
-//! - Losses in Down do not lower the rate because of a queue: both are those of the probe before it.
+//!   much room as CUBIC does, if the path stays full. Flows of Reno and CUBIC beside it need this
+//!   time and room to grow, if the path holds many segments.
+//! - Losses in Down do not lower the rate because of a queue: both are those of the probe before
+//!   it.
 //! - An echo of congestion counts as congestion. The draft leaves this open.
 //!
 //! All arithmetic is on integers and saturates.

@@ -6,7 +6,8 @@ use crate::tcp::congestion::RateSample;
 
 /// The bytes of a segment.
 const SEGMENT: u64 = 1000;
-/// The rate of the path in bytes per second, and its round trip. They make a product of 100 segments.
+/// The rate of the path in bytes per second, and its round trip. They make a product of 100
+/// segments.
 const RATE: u64 = 10_000_000;
 const TRIP: Duration = Duration::from_millis(10);
 const PRODUCT: u64 = 100 * SEGMENT;
