@@ -153,13 +153,15 @@ impl Connection {
         let Some(to) = segment.acknowledges else {
             return;
         };
+        let echo = segment.options.timestamp.map(|timestamp| timestamp.echo);
         let acknowledgement = Acknowledgement {
             to,
             sequence: segment.sequence,
             window: usize::from(segment.window) << self.scale,
             is_bare: segment.is_bare(),
             blocks: segment.options.blocks(),
-            echo: segment.options.timestamp.map(|timestamp| timestamp.echo),
+            // An echo of 0 may stand for none, as in Linux.
+            echo: echo.filter(|echo| *echo != 0),
             congested: self.ecn.capable && segment.flags.has(Flags::ECE),
         };
         let una = self.transmitter.una();
