@@ -28,7 +28,9 @@ impl Pacer {
         };
         let slack = time(burst).max(SLACK.as_nanos() as u64);
         let earliest = Instant(now.0.saturating_sub(slack));
-        self.next = Instant(self.next.max(earliest).0.saturating_add(time(bytes)));
+        // Transmissions that did not wait for the rate leave no debt: many of them would add up.
+        let due = self.next.max(earliest).min(now);
+        self.next = Instant(due.0.saturating_add(time(bytes)));
     }
 }
 

@@ -190,7 +190,8 @@ impl Bbr {
     }
 
     /// Lowers the short-term bounds to `percent` of them, but not below what the last round trip
-    /// delivered (`InitLowerBounds`, `LossLowerBounds`).
+    /// delivered (`InitLowerBounds`, `LossLowerBounds`). The rate stays if that is not known, as in a
+    /// long recovery of a peer without SACK.
     pub(super) fn lower_short_term(&mut self, percent: u64) {
         if self.bounds.rate == UNBOUNDED {
             self.bounds.rate = self.bandwidth.most();
@@ -198,7 +199,9 @@ impl Bbr {
         if self.bounds.short == UNBOUNDED {
             self.bounds.short = self.window_before_recovery();
         }
-        self.bounds.rate = part(self.bounds.rate, percent).max(self.latest.rate());
+        if self.latest.rate() > 0 {
+            self.bounds.rate = part(self.bounds.rate, percent).max(self.latest.rate());
+        }
         self.bounds.short = part(self.bounds.short, percent).max(self.latest.delivered());
     }
 
