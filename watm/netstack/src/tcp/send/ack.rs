@@ -33,7 +33,7 @@ pub(crate) struct Acknowledgement<'a> {
 /// The deliveries of one acknowledgement.
 struct Progress {
     now: Instant,
-    /// The least round trip ever.
+    /// The least round trip ever, before which an answer comes too soon.
     shortest: Duration,
     /// The furthest arrival before, and the size of segments.
     before: (Option<Sequence>, usize),
@@ -142,6 +142,7 @@ impl Transmitter {
         self.trips.window_opened();
         if !self.outstanding.is_empty() {
             self.outstanding.lose_all(false);
+            self.forget_doubts();
             self.urgent = true;
         }
     }
@@ -158,7 +159,10 @@ impl Transmitter {
                 _ => 0,
             };
         } else if !self.selective && ack.is_bare && !other && !self.outstanding.is_empty() {
-            self.duplicates += 1;
+            // The end of a recovery may be followed by answers to needless retransmissions (RFC 6582
+            // section 3.2 step 2).
+            let recovered = self.phase == Phase::Open && self.una == self.recover;
+            self.duplicates += usize::from(!recovered);
         }
     }
 
@@ -167,7 +171,11 @@ impl Transmitter {
         let segment = self.segment();
         let mut progress = Progress {
             now,
-            shortest: self.trips.shortest(),
+            // Without SACK, a wrong undo would hide what else was lost.
+            shortest: match self.selective {
+                true => self.trips.shortest(),
+                false => Duration::ZERO,
+            },
             before: (self.rack.furthest(), segment),
             echo: ack
                 .echo

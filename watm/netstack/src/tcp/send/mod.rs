@@ -66,7 +66,8 @@ pub(crate) struct Transmitter {
     pacer: Pacer,
     congestion: Box<dyn Congestion>,
     phase: Phase,
-    /// The end of the bytes in flight when the recovery began.
+    /// The end of the bytes in flight when the recovery began; at first the number of the SYN (RFC
+    /// 6582 section 3.2 step 1).
     recover: Sequence,
     /// True if a segment may go regardless of the bytes in flight.
     urgent: bool,
@@ -74,6 +75,8 @@ pub(crate) struct Transmitter {
     duplicates: usize,
     doubt: Option<Doubt>,
     spurious: Option<SpuriousTimeout>,
+    /// SND.UNA at the last undo.
+    undone_at: Option<Sequence>,
     tail_probe: TailProbe,
     usage: Usage,
     /// The time since when the retransmission timer runs, and that of the last transmission.
@@ -160,11 +163,12 @@ impl Transmitter {
             rack: Rack::default(),
             pacer: Pacer::default(),
             phase: Phase::Open,
-            recover: first,
+            recover: first.minus(1),
             urgent: false,
             duplicates: 0,
             doubt: None,
             spurious: None,
+            undone_at: None,
             tail_probe: TailProbe::default(),
             usage: Usage {
                 until: first,

@@ -90,6 +90,7 @@ impl Transmitter {
         if let Some(search) = &mut self.search {
             search.report_narrow(self.last_sent);
         }
+        self.forget_doubts();
         true
     }
 

@@ -120,10 +120,13 @@ impl RoundTrip {
         self.timeouts.into()
     }
 
-    /// Doubles the timeout after it expired (RFC 6298 section 5.5). The path may have changed, so
-    /// that its least round trip is measured anew.
-    pub(crate) fn back_off(&mut self) {
+    /// Measures the least round trip anew after a timeout, because the path may have changed.
+    pub(crate) fn forget_least(&mut self) {
         self.least = self.least.map(|least| least.max(self.smoothed));
+    }
+
+    /// Doubles the timeout after it expired (RFC 6298 section 5.5).
+    pub(crate) fn back_off(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = self.doublings.saturating_add(1);
     }

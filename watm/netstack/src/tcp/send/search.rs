@@ -121,6 +121,7 @@ impl Transmitter {
         // A report is certain: the retransmission counts as the last lost probe.
         search.lost = PROBES - 1;
         self.urgent = true;
+        self.forget_doubts();
         self.outstanding.lose(|sent| sent.start == start);
         true
     }

@@ -97,10 +97,12 @@ impl Transmitter {
         let probe = match usable.min(self.unsent()) {
             0 if last.fate != Fate::InFlight => return None,
             0 => {
-                let rest = last.len() % self.segment();
+                // The FIN goes with the last bytes.
+                let fin = usize::from(self.ends_at(last.end));
+                let rest = (last.len() - fin) % self.segment();
                 let len = if rest == 0 { self.segment() } else { rest };
                 Chosen {
-                    start: last.end.minus(len.min(last.len())),
+                    start: last.end.minus((len + fin).min(last.len())),
                     end: last.end,
                     again: true,
                     is_window_probe: false,
@@ -208,6 +210,7 @@ impl Transmitter {
             return;
         }
         self.trips.back_off();
+        self.trips.forget_least();
         self.forget_tail_probe();
         self.rack.set_due(None);
         self.duplicates = 0;
@@ -222,7 +225,9 @@ impl Transmitter {
         let lost = self.outstanding.lost();
         self.outstanding.lose_all(reneged);
         self.urgent = true;
-        if !probes {
+        if probes {
+            self.forget_doubts();
+        } else {
             self.rate.lose(self.outstanding.lost() - lost);
             self.narrow();
         }
@@ -245,7 +250,11 @@ impl Transmitter {
         });
         self.reductions.lost();
         self.doubt = None;
-        if !again {
+        if self.undone_at == Some(self.una) {
+            // Nothing has arrived since then: the undo was wrong. The path may have become shorter,
+            // so that each answer seems to come too soon for the retransmission.
+            self.spurious = None;
+        } else if !again {
             self.spurious = Some(SpuriousTimeout::Unanswered);
         } else if self.trips.timeouts() == 1 {
             // Its answers may be late, and would say nothing about the timeout before.

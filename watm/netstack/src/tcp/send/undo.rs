@@ -153,8 +153,16 @@ impl Transmitter {
         self.undo(lost);
     }
 
+    /// Forgets what might be undone, because bytes are sent again for another reason than a loss:
+    /// their arrival proves nothing.
+    pub(super) fn forget_doubts(&mut self) {
+        self.doubt = None;
+        self.spurious = None;
+    }
+
     fn undo(&mut self, not_lost: usize) {
         self.phase = Phase::Open;
+        self.undone_at = Some(self.una);
         self.duplicates = 0;
         self.reductions.undone();
         self.congestion.on_undo(&Undo { not_lost });
