@@ -153,7 +153,8 @@ fn check_status(status: &Status, limits: &Limits) {
     let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
     assert!(counter("host.flows") <= limits.flows as u64);
     assert!(counter("host.connections_open") <= limits.descriptors as u64);
-    assert!(counter("host.memory_bytes") <= limits.memory_bytes as u64);
+    let (memory, most) = (counter("host.memory_bytes"), limits.memory_bytes as u64);
+    assert!(memory <= most, "{memory} bytes of {most}");
     assert!(counter("host.kept.memory_bytes") <= KEPT);
     if let Phase::Failed(reason) = &status.phase {
         assert!(!reason.chars().any(char::is_control), "{reason:?}");
