@@ -138,7 +138,7 @@
 //! | `host.dropped.log_records` | records beyond the rate |
 //! | `host.restarts` | instances started after a failure |
 //! | `host.process_calls`, `host.guest_time_ns` | calls of `process`, and time spent in all calls |
-//! | `host.memory_bytes` | linear memory of the instance, now |
+//! | `host.memory_bytes` | memory of the module's instances, now; a swap has two of them |
 //! | `host.kept.memory_bytes` | memory that the host keeps beside it on behalf of the module, now |
 //!
 //! # Panics

@@ -52,6 +52,9 @@ const BORROWED: usize = 64;
 /// The most counters in a status.
 const MOST_COUNTERS: usize = 1024;
 
+/// The beginning of the names of the host's counters, of which a module has none.
+const OF_THE_HOST: &str = "host.";
+
 /// The resources of an instance.
 #[derive(Clone)]
 pub struct Grants {
@@ -512,6 +515,7 @@ impl Instance {
                 .counters
                 .into_iter()
                 .take(MOST_COUNTERS)
+                .filter(|(name, _)| !name.starts_with(OF_THE_HOST))
                 .map(|(name, value)| (shortened(name), value))
                 .collect(),
         })

@@ -400,10 +400,7 @@ impl Driver {
                 && let Some(said) = said
             {
                 status.peers = said.peers;
-                // A module counts nothing in the host's name.
-                let own = said.counters.into_iter();
-                let own = own.filter(|(name, _)| !name.starts_with("host."));
-                status.counters.extend(own);
+                status.counters.extend(said.counters);
             }
         }
         status.generations.sort_by_key(|known| known.number);

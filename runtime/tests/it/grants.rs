@@ -184,6 +184,7 @@ fn status_has_the_modules_peers_and_both_kinds_of_counters() {
     assert!(status.counters["host.datagrams_sent"] >= 1);
     assert!(status.counters["host.guest_time_ns"] > 0);
     assert!(status.counters["host.memory_bytes"] > 0);
+    assert_eq!(status.counters["host.restarts"], 0, "not the module's");
     let again = run(server.status_async()).expect("answered");
     assert!(again.counters["host.process_calls"] >= status.counters["host.process_calls"]);
 }

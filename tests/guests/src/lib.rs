@@ -407,6 +407,8 @@ impl Guest for Module {
                 counters: vec![
                     ("received".to_owned(), forward.received),
                     ("networks".to_owned(), forward.networks),
+                    // The host's, which stays as it is.
+                    ("host.restarts".to_owned(), u64::MAX),
                 ],
             }
         })
