@@ -159,10 +159,10 @@ impl Transmitter {
                 _ => 0,
             };
         } else if !self.selective && ack.is_bare && !other && !self.outstanding.is_empty() {
-            // The end of a recovery may be followed by answers to needless retransmissions (RFC 6582
+            // Duplicates at the end of a recovery answer needless retransmissions (RFC 6582
             // section 3.2 step 2).
-            let recovered = self.phase == Phase::Open && self.una == self.recover;
-            self.duplicates += usize::from(!recovered);
+            let needless = self.phase == Phase::Open && self.una == self.recover;
+            self.duplicates += usize::from(!needless);
         }
     }
 

@@ -11,6 +11,8 @@ use crate::tcp::sequence::Sequence;
 /// The most transmissions remembered. A peer whose reports would split them into more is not
 /// believed any further; the content is retransmitted needlessly.
 const MOST: usize = 8192;
+/// The most transmissions in flight before another one waits. The rest is for their parts.
+const MOST_SENT: usize = MOST / 2;
 
 /// The fate of a transmission, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +58,9 @@ impl Outstanding {
         self.all.is_empty()
     }
 
-    /// Returns true if there is no memory for another one, whatever its length.
+    /// Returns true if another transmission must wait, whatever its length.
     pub(crate) fn is_full(&self) -> bool {
-        self.all.len() >= MOST / 2
+        self.all.len() >= MOST_SENT
     }
 
     /// The bytes that are in flight: sent, and neither received nor lost.

@@ -250,16 +250,15 @@ impl Transmitter {
         });
         self.reductions.lost();
         self.doubt = None;
-        if self.undone_at == Some(self.una) {
-            // Nothing has arrived since then: the undo was wrong. The path may have become shorter,
-            // so that each answer seems to come too soon for the retransmission.
-            self.spurious = None;
-        } else if !again {
-            self.spurious = Some(SpuriousTimeout::Unanswered);
-        } else if self.trips.timeouts() == 1 {
-            // Its answers may be late, and would say nothing about the timeout before.
-            self.spurious = None;
-        }
+        self.spurious = match again {
+            // Nothing has arrived since an undo, so that it was wrong. On a path that became shorter,
+            // each answer seems to come too soon for the retransmission.
+            _ if self.undone_at == Some(self.una) => None,
+            false => Some(SpuriousTimeout::Unanswered),
+            // Late answers would say nothing about the timeout before this one.
+            true if self.trips.timeouts() == 1 => None,
+            true => self.spurious,
+        };
         self.phase = Phase::Timeout;
         self.recover = self.next;
     }
