@@ -63,10 +63,13 @@ impl Transmitter {
     /// left.
     pub(crate) fn wait_for_window(&mut self, now: Instant) {
         let waits = self.outstanding.is_empty() && self.unsent() > 0 && self.sendable() == 0;
-        match waits {
-            true => _ = self.blocked_since.get_or_insert(now),
-            false => self.blocked_since = None,
+        if !waits {
+            self.blocked_since = None;
+            return;
         }
+        self.blocked_since.get_or_insert(now);
+        // The delivery of a window probe tells nothing about the path's rate.
+        self.rate.limit_by_application(0);
     }
 
     /// Returns true if it has something to send, and nothing that makes it go on. It is true only
