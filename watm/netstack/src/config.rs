@@ -9,8 +9,8 @@ pub enum Algorithm {
     /// window.
     #[default]
     Cubic,
-    /// BBRv3 (draft-ietf-ccwg-bbr-06). It measures the path's bandwidth, and paces at it, instead of
-    /// growing its window until segments are lost.
+    /// BBRv3 (draft-ietf-ccwg-bbr-06). It measures the path's bandwidth, and paces at it, instead
+    /// of growing its window until segments are lost.
     Bbr,
 }
 

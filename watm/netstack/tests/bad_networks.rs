@@ -1,8 +1,9 @@
-//! Conversations over bad networks, in virtual time: loss alone and in bursts, reordering, repetition, damage, delays
-//! and MTUs that change, bottlenecks, applications that pause, small windows. Every byte is right, no live flow is
-//! without a timer, and everything ends.
+//! Conversations over bad networks, in virtual time: loss alone and in bursts, reordering,
+//! repetition, damage, delays and MTUs that change, bottlenecks, applications that pause, small
+//! windows. Every byte is right, no live flow is without a timer, and everything ends.
 //!
-//! `NETWORK_SEED=N` runs one seed, and prints its packets. `NETWORK_HOURS=N` runs seeds until that much virtual time has passed.
+//! `NETWORK_SEED=N` runs one seed, and prints its packets. `NETWORK_HOURS=N` runs seeds until that
+//! much virtual time has passed.
 
 mod support;
 

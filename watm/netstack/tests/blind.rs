@@ -1,5 +1,5 @@
-//! Attacks on a connection by somebody who does not see its packets: predicting its numbers (RFC 6528), and ending it
-//! with a guess (RFC 5961).
+//! Attacks on a connection by somebody who does not see its packets: predicting its numbers (RFC
+//! 6528), and ending it with a guess (RFC 5961).
 
 mod support;
 
@@ -20,8 +20,8 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], port))
 }
 
-/// The generator that smoltcp draws from: sPCG32 (O'Neill, 2014). A number is a part of the state, chosen by its
-/// highest three bits.
+/// The generator that smoltcp draws from: sPCG32 (O'Neill, 2014). A number is a part of the state,
+/// chosen by its highest three bits.
 struct Generator(u64);
 
 impl Generator {
@@ -37,8 +37,8 @@ impl Generator {
         (self.0 >> (29 - (self.0 >> 61))) as u32
     }
 
-    /// Finds a generator of these numbers, if one of them shows bits 22 to 53 of the state, as one in eight does.
-    /// Returns its next number.
+    /// Finds a generator of these numbers, if one of them shows bits 22 to 53 of the state, as one
+    /// in eight does. Returns its next number.
     fn foretell(numbers: &[u32]) -> Option<u32> {
         const KNOWN: u64 = (1 << 54) - 1;
         for at in 0..numbers.len() - 3 {
@@ -125,7 +125,8 @@ fn segment(sequence: u32, acknowledges: u32) -> Tcp<'static> {
     }
 }
 
-/// A connection whose client has sent the bytes before number 108, and the number of the stack's first byte.
+/// A connection whose client has sent the bytes before number 108, and the number of the stack's
+/// first byte.
 fn established() -> (Bench, StreamEnd, u32) {
     let mut bench = Bench::new(Config::default());
     let answers = bench.packet(1, &packets::syn(client(1000), server(), 100));

@@ -164,9 +164,9 @@ fn a_way_that_loses_by_itself_is_used() {
     }
 }
 
-/// There is no rate of losses from which on little is left: the window shrinks for the losses beyond
-/// the tolerated ones. Where each one shrank it, a stream reached less than 5 % at 20 in 1000, and
-/// less than 3 % at 25.
+/// There is no rate of losses from which on little is left: the window shrinks for the losses
+/// beyond the tolerated ones. Where each one shrank it, a stream reached less than 5 % at 20 in
+/// 1000, and less than 3 % at 25.
 #[test]
 fn a_few_more_losses_are_no_cliff() {
     for (loss, least) in [(15, 0.4), (20, 0.1), (25, 0.05)] {

@@ -1,5 +1,5 @@
-//! Packets that are finished outside of the stack: `finish`, and flows whose packets are unfinished in
-//! either direction.
+//! Packets that are finished outside of the stack: `finish`, and flows whose packets are unfinished
+//! in either direction.
 
 mod support;
 
@@ -34,7 +34,8 @@ fn start(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { 20 } else { 40 }
 }
 
-/// A packet with a wrong checksum at the offset in its protocol's header, and the entry that says so.
+/// A packet with a wrong checksum at the offset in its protocol's header, and the entry that says
+/// so.
 fn unfinished(mut packet: Vec<u8>, offset: u16, size: Option<u16>) -> (Vec<u8>, PacketInfo) {
     let start = start(&packet) as u16;
     packet[usize::from(start + offset)] ^= 0x55;

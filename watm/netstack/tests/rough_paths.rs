@@ -1,6 +1,7 @@
-//! Flows over paths whose delay changes, in virtual time: every byte arrives, in at most three times the time of an
-//! ideal sender. "Towards us" is from one stack to another. No TCP is quicker than that sender, the kernel's included;
-//! `tests/interop/test_kernel.py` measures the kernel on the paths where the stack needs most.
+//! Flows over paths whose delay changes, in virtual time: every byte arrives, in at most three
+//! times the time of an ideal sender. "Towards us" is from one stack to another. No TCP is quicker
+//! than that sender, the kernel's included; `tests/interop/test_kernel.py` measures the kernel on
+//! the paths where the stack needs most.
 
 mod support;
 
@@ -14,8 +15,8 @@ const SEEDS: u64 = 320;
 const LONG_SEEDS: u64 = 40;
 /// The longest time of a case, as a multiple of the ideal sender's.
 const MOST: f64 = 3.0;
-/// The same for many bytes over a path with jitter, where the kernel needs 2.6 to 3.5 times as long as the ideal
-/// sender: its slow start ends too early there.
+/// The same for many bytes over a path with jitter, where the kernel needs 2.6 to 3.5 times as long
+/// as the ideal sender: its slow start ends too early there.
 const MOST_OF_LONG: f64 = 6.0;
 
 /// The delay of acknowledgements, however short the path is.

@@ -1,5 +1,5 @@
-//! Scripts of TCP in `scripts`: what the stack must do at which time, from RFCs and from the bugs of other stacks.
-//! `SCRIPT=topic/name` runs one alone. `scripts/README.md` describes the format.
+//! Scripts of TCP in `scripts`: what the stack must do at which time, from RFCs and from the bugs
+//! of other stacks. `SCRIPT=topic/name` runs one alone. `scripts/README.md` describes the format.
 
 mod script;
 mod support;

@@ -1,8 +1,8 @@
 //! The Internet checksum (RFC 1071).
 //!
-//! smoltcp's implementation adds 16 bits at a time. Every payload byte passes here at both ends, and
-//! in a module this costs more than anything else but the ciphers. Words of 32 bits in vectors take
-//! half the time of words of 64 bits, which have to be divided first.
+//! smoltcp's implementation adds 16 bits at a time. Every payload byte passes here at both ends,
+//! and in a module this costs more than anything else but the ciphers. Words of 32 bits in vectors
+//! take half the time of words of 64 bits, which have to be divided first.
 
 use std::net::IpAddr;
 

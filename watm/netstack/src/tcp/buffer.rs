@@ -1,7 +1,7 @@
 //! Memory for the bytes of connections: chunks that a pool lends, and buffers made of them.
 //!
-//! A buffer grows and shrinks by chunks, in place, and its bytes never move. It holds no chunk while
-//! it is empty.
+//! A buffer grows and shrinks by chunks, in place, and its bytes never move. It holds no chunk
+//! while it is empty.
 
 use std::collections::VecDeque;
 
@@ -99,8 +99,8 @@ impl Buffer {
         }
     }
 
-    /// At most `most` contiguous bytes from `at` on, which must have been written. Fewer only at the
-    /// end of a chunk.
+    /// At most `most` contiguous bytes from `at` on, which must have been written. Fewer only at
+    /// the end of a chunk.
     pub(crate) fn piece(&self, at: usize, most: usize) -> &[u8] {
         let at = self.start + at;
         match self.chunks.get(at / CHUNK) {

@@ -5,8 +5,8 @@ use super::buffer::Pool;
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// The bytes of free chunks kept for the next flow. A buffer is returned as soon as it is empty, and
-/// eight of the largest are more than are in use at once without loss.
+/// The bytes of free chunks kept for the next flow. A buffer is returned as soon as it is empty,
+/// and eight of the largest are more than are in use at once without loss.
 const KEEP: usize = 16 << 20;
 
 /// The memory of TCP buffers, and the bytes that each peer holds.

@@ -1,7 +1,7 @@
 //! Runs: segments of one flow that arrive one after another and differ in their payload alone, as
 //! those of a bulk transfer do. [`Tcp`](super::Tcp) handles the first of a run in full, and of the
-//! others no more than the payload, so that a batch passes the state machine as one long segment. No
-//! bytes are copied for that, and each segment counts for the next acknowledgement (RFC 5681
+//! others no more than the payload, so that a batch passes the state machine as one long segment.
+//! No bytes are copied for that, and each segment counts for the next acknowledgement (RFC 5681
 //! section 4.2).
 
 use super::emit::Flags;
@@ -52,8 +52,8 @@ impl Run {
     }
 }
 
-/// Returns true if a segment has a payload, an acknowledgement, and nothing else that takes effect. A
-/// mark of congestion counts for its packet alone (RFC 3168 section 6.1.3).
+/// Returns true if a segment has a payload, an acknowledgement, and nothing else that takes effect.
+/// A mark of congestion counts for its packet alone (RFC 3168 section 6.1.3).
 fn is_plain(segment: &Segment<'_>) -> bool {
     segment.flags.0 & !Flags::PSH.0 == Flags::ACK.0
         && !segment.payload.is_empty()

@@ -1,5 +1,6 @@
-//! A bottleneck in virtual time, shared by model senders that a congestion control drives, for `tests`. A sender always has data, a receiver acknowledges each segment, and
-//! nothing is reordered.
+//! A bottleneck in virtual time, shared by model senders that a congestion control drives, for
+//! `tests`. A sender always has data, a receiver acknowledges each segment, and nothing is
+//! reordered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -208,8 +209,8 @@ impl Simulation {
         }
     }
 
-    /// Carries a segment across the bottleneck. Returns the time of its acknowledgement, unless it is
-    /// lost.
+    /// Carries a segment across the bottleneck. Returns the time of its acknowledgement, unless it
+    /// is lost.
     fn carry(&mut self) -> Option<Instant> {
         let rate = self.path.bytes_per_second();
         let waits = (self.idle_at - self.now).as_nanos() as u64;

@@ -63,8 +63,8 @@ impl Receiver {
         self.next.until(self.window.end)
     }
 
-    /// Returns true if a number precedes the next expected one by a window at most, so that the peer
-    /// may still repeat it. Further ones are an attacker's guesses (RFC 7323 section 5.3, R2).
+    /// Returns true if a number precedes the next expected one by a window at most, so that the
+    /// peer may still repeat it. Further ones are an attacker's guesses (RFC 7323 section 5.3, R2).
     pub(crate) fn is_recent(&self, sequence: Sequence) -> bool {
         !sequence.is_after(self.next) && sequence.until(self.next) <= self.window.size
     }

@@ -186,10 +186,10 @@ impl Transmitter {
         self.next
     }
 
-    /// The sequence number of an acknowledgement or reset without bytes: SND.NXT, but no number that
-    /// the peer's window excludes (`tcp_acceptable_seq` of Linux). If the window is closed, SND.NXT may
-    /// lie after a window probe that the peer dropped. `unit` is that of the window in bytes: the
-    /// peer may round its window down by less than that.
+    /// The sequence number of an acknowledgement or reset without bytes: SND.NXT, but no number
+    /// that the peer's window excludes (`tcp_acceptable_seq` of Linux). If the window is closed,
+    /// SND.NXT may lie after a window probe that the peer dropped. `unit` is that of the window in
+    /// bytes: the peer may round its window down by less than that.
     pub(crate) fn bare_ack_sequence(&self, unit: usize) -> Sequence {
         let end = self.window.end.later(self.una);
         match end.until(self.next) {

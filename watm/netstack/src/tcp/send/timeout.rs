@@ -254,8 +254,8 @@ impl Transmitter {
         self.reductions.lost();
         self.doubt = None;
         self.spurious = match again {
-            // Nothing has arrived since an undo, so that it was wrong. On a path that became shorter,
-            // each answer seems to come too soon for the retransmission.
+            // Nothing has arrived since an undo, so that it was wrong. On a path that became
+            // shorter, each answer seems to come too soon for the retransmission.
             _ if self.undone_at == Some(self.una) => None,
             false => Some(SpuriousTimeout::Unanswered),
             // Late answers would say nothing about the timeout before this one.

@@ -1,5 +1,5 @@
-//! The estimate of the path's bandwidth (sections 5.5.2 to 5.5.6), and the signals of the last round
-//! trip (section 5.5.10.3). The other files of BBR read them.
+//! The estimate of the path's bandwidth (sections 5.5.2 to 5.5.6), and the signals of the last
+//! round trip (section 5.5.10.3). The other files of BBR read them.
 
 use core::time::Duration;
 

@@ -190,8 +190,8 @@ impl Bbr {
     }
 
     /// Lowers the short-term bounds to `percent` of them, but not below what the last round trip
-    /// delivered (`InitLowerBounds`, `LossLowerBounds`). The rate stays if that is not known, as in a
-    /// long recovery of a peer without SACK.
+    /// delivered (`InitLowerBounds`, `LossLowerBounds`). The rate stays if that is not known, as in
+    /// a long recovery of a peer without SACK.
     pub(super) fn lower_short_term(&mut self, percent: u64) {
         if self.bounds.rate == UNBOUNDED {
             self.bounds.rate = self.bandwidth.most();

@@ -7,8 +7,8 @@ use super::arithmetic::{part, rate, volume};
 use super::{Bbr, LEAST_SEGMENTS, Sample, Start, State};
 use crate::tcp::congestion::initial_window;
 
-/// The part of the bandwidth at which to pace, in percent: a little less than all of it keeps queues
-/// short (`PacingMarginPercent`, section 2.5).
+/// The part of the bandwidth at which to pace, in percent: a little less than all of it keeps
+/// queues short (`PacingMarginPercent`, section 2.5).
 const PACED: u64 = 99;
 /// The gain of the pacing rate in Startup, in percent (section 2.5).
 const STARTUP_GAIN: u64 = 277;

@@ -1,5 +1,5 @@
-//! Round trips, counted in packets (section 5.5.1): one begins with a transmission and ends when it is
-//! acknowledged. The state machine of BBR counts them.
+//! Round trips, counted in packets (section 5.5.1): one begins with a transmission and ends when it
+//! is acknowledged. The state machine of BBR counts them.
 
 use super::Sample;
 

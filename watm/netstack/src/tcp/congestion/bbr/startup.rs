@@ -4,8 +4,8 @@
 use super::arithmetic::part;
 use super::{Bbr, Phase, Sample, State};
 
-/// The growth of the rate, in percent, that shows that the pipe is not full, and the number of round
-/// trips without it that show that it is (section 5.3.1.2).
+/// The growth of the rate, in percent, that shows that the pipe is not full, and the number of
+/// round trips without it that show that it is (section 5.3.1.2).
 const GROWTH: u64 = 125;
 const ROUNDS: u32 = 3;
 /// The number of losses in a round trip that end Startup (`BBRStartupFullLossCnt`,
