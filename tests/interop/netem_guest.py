@@ -2,7 +2,8 @@
 
 Reads the settings from the JSON file that the kernel's parameter `watm_netem` names: a list of objects with
 `tc`, the arguments of netem, `count`, `gap` in seconds and `bytes`. Writes the file with the suffix `.out`:
-for each, a list of arrivals, as the number of the datagram, its delay in nanoseconds and whether it was changed.
+for each, a list of arrivals, as the number of the datagram, the times at which it was sent and at which it arrived in
+nanoseconds since the first one was sent, and whether it was changed.
 """
 
 import ctypes
@@ -15,8 +16,11 @@ import subprocess
 import threading
 import time
 
-# finit_module(2) on x86-64, and SO_NO_CHECK, which Python does not name: a changed datagram is to arrive.
-_FINIT_MODULE, _SO_NO_CHECK = 313, 11
+# finit_module(2) on x86-64.
+_FINIT_MODULE = 313
+# Options of sockets that Python does not name. A changed datagram is to arrive, and none is dropped because the receiver
+# gets no turn: SO_RCVBUF stops at a fourth of a second of them.
+_SO_NO_CHECK, _SO_RCVBUFFORCE = 11, 33
 _HEAD = struct.Struct("!IQ")
 # The time without an arrival after which all have arrived, in seconds.
 _QUIET = 1.0
@@ -41,7 +45,7 @@ def _load(module: str) -> None:
         raise OSError(ctypes.get_errno(), f"cannot load {module}")
 
 
-def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, int, bool]]:
+def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, int, int, bool]]:
     # Without the distribution of the setting before, which a change would keep.
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=False, timeout=_LIMIT, stderr=subprocess.DEVNULL)
     subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", *tc.split()], check=True, timeout=_LIMIT)
@@ -50,12 +54,12 @@ def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, in
         socket.socket(type=socket.SOCK_DGRAM) as sender,
     ):
         receiver.bind(("127.0.0.1", 0))
-        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
         receiver.settimeout(_QUIET)
         sender.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
         to = receiver.getsockname()
         sent: list[int] = []
-        arrivals: list[tuple[int, int, bool]] = []
+        arrivals: list[tuple[int, int, int, bool]] = []
         done = threading.Event()
 
         def receive() -> None:
@@ -66,11 +70,11 @@ def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, in
                     if done.is_set():
                         return
                     continue
+                now = time.monotonic_ns()
                 number, begin = _HEAD.unpack_from(data)
                 # A changed head names another number or time: those of its place are in the list.
                 changed = any(data[_HEAD.size :]) or number >= len(sent) or sent[number] != begin
-                delay = 0 if changed else time.monotonic_ns() - begin
-                arrivals.append((number, delay, changed))
+                arrivals.append((number, now if changed else begin, now, changed))
 
         thread = threading.Thread(target=receive)
         thread.start()
@@ -83,7 +87,7 @@ def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, in
             sender.sendto(_HEAD.pack(number, now) + b"\0" * (bytes - _HEAD.size), to)
         done.set()
         thread.join()
-    return arrivals
+    return [(number, begin - sent[0], end - sent[0], changed) for number, begin, end, changed in arrivals]
 
 
 try:

@@ -2,7 +2,8 @@
 needs no module of this machine's kernel.
 
 The shares and the delays of both come from their own generators, and the kernel's delays from a real clock. So
-the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for.
+the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for: there
+user-mode Linux acts up to 20 ms late, so that the delays are long.
 """
 
 import json
@@ -26,19 +27,28 @@ KERNEL = "linux.uml"
 MODULES = pathlib.Path("/usr/lib/uml/modules")
 
 MS = 1_000_000
-# An error of 1 ms, as timers of a busy machine have it, is an eightieth of the spread of these delays.
 COUNT, GAP = 1500, 0.002
 # The gap with which a delay of the module does not depend on the one before: packets keep their order.
-APART = 1.0
+APART = 4.0
+# Places in the queue for all datagrams.
+ALL = f"limit {2 * COUNT}"
+# The time of a datagram of 1000 bytes on the link, in milliseconds.
+ON_LINK = 41.1
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """The number of a datagram, its delay in milliseconds, and whether its content was changed."""
+    """The number of a datagram, the times at which it was sent and at which it arrived in milliseconds, and whether
+    its content was changed."""
 
     number: int
-    delay: float
+    sent: float
+    at: float
     changed: bool
+
+    @property
+    def delay(self) -> float:
+        return self.at - self.sent
 
 
 @dataclass(frozen=True)
@@ -54,18 +64,22 @@ class Network:
     virtual_gap: float | None = None
 
 
+# tc-netem's delay is the remainder of a number of 32 bits, divided by twice the jitter in nanoseconds. It is uniform where
+# that divides 2^32 almost evenly, and has no correlation where it also divides the part of the number that is new.
 NETWORKS = {
-    "uniform": Network("delay 200ms 80ms", "delay=200ms jitter=80ms", virtual_gap=APART),
+    "uniform": Network(f"delay 1s 429ms {ALL}", "delay=1s jitter=429ms", virtual_gap=APART),
     "normal": Network(
-        "delay 300ms 50ms distribution normal", "delay=300ms jitter=50ms distribution=normal", virtual_gap=APART
+        f"delay 1500ms 250ms distribution normal {ALL}",
+        "delay=1500ms jitter=250ms distribution=normal",
+        virtual_gap=APART,
     ),
-    "correlated": Network("delay 200ms 80ms 75%", "delay=200ms jitter=80ms correlation=75%", virtual_gap=APART),
+    "correlated": Network(f"delay 1s 134ms 75% {ALL}", "delay=1s jitter=134ms correlation=75%", virtual_gap=APART),
     "loss": Network("loss 20%", "loss=20%"),
-    "bursts": Network("loss gemodel 3% 25% 70% 0%", "burst_enter=3% burst_leave=25% burst_loss=70%", count=3000, gap=0.001),
-    "overtaking": Network("delay 100ms reorder 25%", "delay=100ms reorder=25%"),
+    "bursts": Network("loss gemodel 3% 25% 70% 0%", "burst_enter=3% burst_leave=25% burst_loss=70%", count=6000, gap=0.001),
+    "overtaking": Network(f"delay 1s reorder 25% {ALL}", "delay=1s reorder=25%"),
     "duplicate": Network("duplicate 20%", "duplicate=20%"),
     "corrupt": Network("corrupt 20%", "corrupt=20%", bytes=1400),
-    "rate": Network("rate 1mbit limit 50", "rate=1mbit queue=50", count=200, gap=0, bytes=1000),
+    "rate": Network("rate 200kbit limit 50", "rate=200kbit queue=50", count=200, gap=0, bytes=1000),
 }
 
 type Pair = tuple[list[Arrival], list[Arrival]]
@@ -96,7 +110,7 @@ def _theirs(folder: pathlib.Path) -> dict[str, list[Arrival]]:
     assert result.exists(), ran.stdout + ran.stderr + (log.read_text() if log.exists() else "")
     lists = json.loads(result.read_text())
     return {
-        name: [Arrival(number, delay / MS, changed) for number, delay, changed in arrivals]
+        name: [Arrival(number, sent / MS, at / MS, changed) for number, sent, at, changed in arrivals]
         for name, arrivals in zip(NETWORKS, lists, strict=True)
     }
 
@@ -105,8 +119,12 @@ def _ours(network: Network) -> list[Arrival]:
     gap = network.virtual_gap if network.virtual_gap is not None else network.gap
     command = [OURS, network.words, str(network.count), str(round(gap * 1e6)), str(network.bytes)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    lines = [line.split() for line in ran.stdout.splitlines()]
-    return [Arrival(int(number), int(delay) / MS, changed == "1") for number, delay, changed in lines]
+    arrivals = []
+    for line in ran.stdout.splitlines():
+        number, delay, changed = line.split()
+        sent = int(number) * gap * 1000
+        arrivals.append(Arrival(int(number), sent, sent + int(delay) / MS, changed == "1"))
+    return arrivals
 
 
 def delays(arrivals: Sequence[Arrival]) -> list[float]:
@@ -143,11 +161,11 @@ def same(pair: Pair, of: Callable[[list[Arrival]], float], tolerance: float) -> 
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("name", ["uniform", "normal"])
 def test_delays_have_the_same_distribution(measured: dict[str, Pair], name: str) -> None:
-    same(measured[name], lambda it: statistics.mean(delays(it)), 8)
-    same(measured[name], lambda it: statistics.stdev(delays(it)), 5)
+    same(measured[name], lambda it: statistics.mean(delays(it)), 40)
+    same(measured[name], lambda it: statistics.stdev(delays(it)), 25)
     for number in range(19):
         # The ends of a normal distribution are wide.
-        tolerance = 15 if number in (0, 18) else 10
+        tolerance = 75 if number in (0, 18) else 50
         same(measured[name], lambda it, at=number: statistics.quantiles(delays(it), n=20)[at], tolerance)
 
 
@@ -166,9 +184,9 @@ def test_the_distributions_differ_from_each_other(measured: dict[str, Pair]) -> 
 
 
 def test_correlated_delays_have_the_same_distribution(measured: dict[str, Pair]) -> None:
-    """tc-netem takes the remainder of a correlated number, which has no correlation left. The module's is as it says."""
-    same(measured["correlated"], lambda it: statistics.mean(delays(it)), 12)
-    same(measured["correlated"], lambda it: statistics.stdev(delays(it)), 8)
+    """tc-netem's correlation is lost in the remainder. The module's is as it says."""
+    same(measured["correlated"], lambda it: statistics.mean(delays(it)), 30)
+    same(measured["correlated"], lambda it: statistics.stdev(delays(it)), 20)
     theirs, ours = (correlation(delays(it)) for it in measured["correlated"])
     assert abs(theirs) < 0.1
     assert abs(ours - 0.75) < 0.08
@@ -188,8 +206,8 @@ def test_bursts_have_the_same_share_and_length(measured: dict[str, Pair]) -> Non
 
 
 def test_the_same_share_overtakes(measured: dict[str, Pair]) -> None:
-    same(measured["overtaking"], lambda it: share([delay < 50 for delay in delays(it)]), 0.06)
-    same(measured["overtaking"], lambda it: statistics.median(sorted(delays(it))[-500:]), 5)
+    same(measured["overtaking"], lambda it: share([delay < 500 for delay in delays(it)]), 0.06)
+    same(measured["overtaking"], lambda it: statistics.median(sorted(delays(it))[-500:]), 50)
 
 
 def test_the_same_share_arrives_twice(measured: dict[str, Pair]) -> None:
@@ -206,8 +224,9 @@ def test_a_link_has_the_same_rate_and_queue(measured: dict[str, Pair]) -> None:
     """tc-netem counts 14 bytes of a frame for each packet, and the module does not."""
 
     def spacing(arrivals: list[Arrival]) -> float:
-        found = sorted(arrival.delay for arrival in arrivals)
+        found = sorted(arrival.at for arrival in arrivals)
         return (found[-1] - found[0]) / (len(found) - 1)
 
-    same(measured["rate"], spacing, 0.5)
-    same(measured["rate"], len, 3)
+    same(measured["rate"], spacing, ON_LINK / 20)
+    # Those that are sent late find places that others have left, so that their number says nothing.
+    same(measured["rate"], lambda it: max(delays(it)), 3 * ON_LINK)
