@@ -18,8 +18,8 @@ import time
 
 # finit_module(2) on x86-64.
 _FINIT_MODULE = 313
-# Options of sockets that Python does not name. A changed datagram is to arrive, and none is dropped because the receiver
-# gets no turn: SO_RCVBUF stops at a fourth of a second of them.
+# Options of sockets that Python does not name. Changed datagrams must arrive. The receiver's buffer must hold all
+# datagrams while the receiver gets no turn, and SO_RCVBUF is limited by the system.
 _SO_NO_CHECK, _SO_RCVBUFFORCE = 11, 33
 _HEAD = struct.Struct("!IQ")
 # The time without an arrival after which all have arrived, in seconds.
@@ -72,7 +72,7 @@ def _measured(tc: str, count: int, gap: float, bytes: int) -> list[tuple[int, in
                     continue
                 now = time.monotonic_ns()
                 number, begin = _HEAD.unpack_from(data)
-                # A changed head names another number or time: those of its place are in the list.
+                # A changed head names another number or time: those of its place are in the list. Its delay is unknown.
                 changed = any(data[_HEAD.size :]) or number >= len(sent) or sent[number] != begin
                 arrivals.append((number, now if changed else begin, now, changed))
 

@@ -2,8 +2,8 @@
 needs no module of this machine's kernel.
 
 The shares and the delays of both come from their own generators, and the kernel's delays from a real clock. So
-the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for: there
-user-mode Linux acts up to 20 ms late, so that the delays are long.
+the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for. User-mode
+Linux acts up to 20 ms late on a busy machine, so the delays are long.
 """
 
 import json
@@ -30,8 +30,8 @@ MS = 1_000_000
 COUNT, GAP = 1500, 0.002
 # The gap with which a delay of the module does not depend on the one before: packets keep their order.
 APART = 4.0
-# Places in the queue for all datagrams.
-ALL = f"limit {2 * COUNT}"
+# A queue with room for all datagrams.
+ROOM = f"limit {2 * COUNT}"
 # The time of a datagram of 1000 bytes on the link, in milliseconds.
 ON_LINK = 41.1
 
@@ -64,19 +64,19 @@ class Network:
     virtual_gap: float | None = None
 
 
-# tc-netem's delay is the remainder of a number of 32 bits, divided by twice the jitter in nanoseconds. It is uniform where
-# that divides 2^32 almost evenly, and has no correlation where it also divides the part of the number that is new.
+# tc-netem takes a random number of 32 bits modulo twice the jitter in nanoseconds. The delays are uniform only if that
+# divides 2^32 almost evenly. They are uncorrelated only if it also divides the quarter of 2^32 that is drawn anew.
 NETWORKS = {
-    "uniform": Network(f"delay 1s 429ms {ALL}", "delay=1s jitter=429ms", virtual_gap=APART),
+    "uniform": Network(f"delay 1s 429ms {ROOM}", "delay=1s jitter=429ms", virtual_gap=APART),
     "normal": Network(
-        f"delay 1500ms 250ms distribution normal {ALL}",
+        f"delay 1500ms 250ms distribution normal {ROOM}",
         "delay=1500ms jitter=250ms distribution=normal",
         virtual_gap=APART,
     ),
-    "correlated": Network(f"delay 1s 134ms 75% {ALL}", "delay=1s jitter=134ms correlation=75%", virtual_gap=APART),
+    "correlated": Network(f"delay 1s 134ms 75% {ROOM}", "delay=1s jitter=134ms correlation=75%", virtual_gap=APART),
     "loss": Network("loss 20%", "loss=20%"),
     "bursts": Network("loss gemodel 3% 25% 70% 0%", "burst_enter=3% burst_leave=25% burst_loss=70%", count=6000, gap=0.001),
-    "overtaking": Network(f"delay 1s reorder 25% {ALL}", "delay=1s reorder=25%"),
+    "overtaking": Network(f"delay 1s reorder 25% {ROOM}", "delay=1s reorder=25%"),
     "duplicate": Network("duplicate 20%", "duplicate=20%"),
     "corrupt": Network("corrupt 20%", "corrupt=20%", bytes=1400),
     "rate": Network("rate 200kbit limit 50", "rate=200kbit queue=50", count=200, gap=0, bytes=1000),
@@ -228,5 +228,5 @@ def test_a_link_has_the_same_rate_and_queue(measured: dict[str, Pair]) -> None:
         return (found[-1] - found[0]) / (len(found) - 1)
 
     same(measured["rate"], spacing, ON_LINK / 20)
-    # Those that are sent late find places that others have left, so that their number says nothing.
+    # The number of arrivals says nothing: a datagram that is sent late finds a place that another one has left.
     same(measured["rate"], lambda it: max(delays(it)), 3 * ON_LINK)

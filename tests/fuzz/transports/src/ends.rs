@@ -59,6 +59,7 @@ struct Side {
     read: u32,
     closed: bool,
     aborted: bool,
+    /// The time at which its stack had no flow any more.
     over_since: Option<Instant>,
 }
 
@@ -248,24 +249,16 @@ impl World {
             assert_eq!(without, 0, "a flow had bytes to send and no timer");
         }
         let whole = self.honest && !self.sides.iter().any(|side| side.aborted);
-        if !whole {
-            return;
-        }
-        for number in 0..2 {
-            let stream = self.sides[number].stream.as_ref();
-            if let Some(reason) = stream.and_then(StreamEnd::reset) {
-                assert!(
-                    self.may_reset(number, &reason),
-                    "a reset that nobody sent: {reason:?}"
-                );
-                self.honest = false;
-                return;
-            }
+        let reset = |number: usize| Some((number, self.sides[number].stream.as_ref()?.reset()?));
+        if whole && let Some((number, reason)) = (0..2).find_map(reset) {
+            let may = self.may_reset(number, &reason);
+            assert!(may, "a reset that nobody sent: {reason:?}");
+            self.honest = false;
         }
     }
 
-    /// Returns true if a network that carried nothing for a while may have reset a side: for minutes, for seconds in
-    /// a handshake, or for the length of TIME-WAIT if the other side is over and has everything.
+    /// Returns true if the network alone may have caused the reset of a side. It carried nothing for minutes, or for
+    /// seconds in a handshake. Or the other side, which is over and has everything, has forgotten the connection.
     fn may_reset(&self, number: usize, reason: &ErrorCode) -> bool {
         let (side, other) = (&self.sides[number], &self.sides[1 - number]);
         let opened = self.sides[1].stream.is_some();

@@ -95,8 +95,8 @@ impl Rate {
         }
     }
 
-    /// Records that the application has nothing to send, with this many bytes in flight and less
-    /// than the window (section 3.4).
+    /// Records that the application, or the peer's closed window, leaves nothing to send, with this
+    /// many bytes in flight and less than the congestion window (section 3.4).
     pub(crate) fn limit_by_application(&mut self, in_flight: usize) {
         self.app_limited = (self.delivered + in_flight as u64).max(1);
     }

@@ -68,7 +68,7 @@ impl Transmitter {
             return;
         }
         self.blocked_since.get_or_insert(now);
-        // The delivery of a window probe tells nothing about the path's rate.
+        // The delivery of a window probe says nothing about the path's rate.
         self.rate.limit_by_application(0);
     }
 
