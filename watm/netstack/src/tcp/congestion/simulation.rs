@@ -16,6 +16,8 @@ pub(super) const SEGMENT: usize = 1400;
 const DUPLICATES: u64 = 3;
 /// The time without an acknowledgement after which everything in flight is lost.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// The length of a spell in which acknowledgements are late by the same time.
+const SPELL: Duration = Duration::from_millis(40);
 
 /// A bottleneck: a queue before a link, which loses segments at random.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +30,9 @@ pub(super) struct Path {
     pub queue: u64,
     /// The segments lost of 10,000.
     pub loss: u64,
+    /// The most by which acknowledgements are late because the ends are busy. Those of a spell are
+    /// late by the same time.
+    pub late: Duration,
 }
 
 /// The work of one sender in the measured time.
@@ -49,6 +54,11 @@ pub(super) struct Simulation {
     count: u64,
     senders: Vec<Sender>,
     random: u64,
+    /// The time by which acknowledgements are late now, the end of this spell, and the arrival of
+    /// the last acknowledgement.
+    late: Duration,
+    late_until: Instant,
+    last: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +128,9 @@ impl Simulation {
             count: 0,
             senders: Vec::new(),
             random: seed,
+            late: Duration::ZERO,
+            late_until: Instant::default(),
+            last: Instant::default(),
         }
     }
 
@@ -221,7 +234,14 @@ impl Simulation {
         }
         let takes = Duration::from_nanos(SEGMENT as u64 * 1_000_000_000 / rate);
         self.idle_at = self.idle_at.max(self.now) + takes;
-        Some(self.idle_at + self.path.round_trip)
+        if self.now >= self.late_until {
+            self.late = self.path.late * (self.random() % 100) as u32 / 100;
+            self.late_until = self.now + SPELL;
+        }
+        self.last = self
+            .last
+            .max(self.idle_at + self.path.round_trip + self.late);
+        Some(self.last)
     }
 
     fn random(&mut self) -> u64 {

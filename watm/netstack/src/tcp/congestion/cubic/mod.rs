@@ -8,10 +8,13 @@
 //!
 //! The window is at least two segments, or one after a timeout, so that a flow can always send.
 
+mod queue;
+
 use core::time::Duration;
 
 use watm_core::Instant;
 
+use self::queue::{Queue, waited};
 use super::{
     Ack, Congestion, IdleRestart, Loss, Phase, Recovery, Sent, Start, Timeout, Undo, initial_window,
 };
@@ -27,10 +30,6 @@ const BETA: f32 = 0.7;
 const ALPHA: f32 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Segments per cubed second (RFC 9438 section 5).
 const C: f32 = 0.4;
-/// The bounds of the queueing delay: round trips that exceed earlier ones by an eighth of them wait
-/// in a queue, within these bounds (RFC 9406 section 4.3).
-const LEAST_QUEUEING: Duration = Duration::from_millis(4);
-const MOST_QUEUEING: Duration = Duration::from_millis(16);
 /// The measurements that tell the least round trip of a round, and of one that is over (RFC 9406
 /// section 4.3, `N_RTT_SAMPLE`).
 const SAMPLES: u8 = 8;
@@ -43,12 +42,13 @@ const CONSERVATIVE_ROUNDS: u8 = 5;
 /// window grew by waits in the queue.
 const FULL: f32 = 1.75;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
+/// They are twice as many after the first segments, because chance may take so many of them.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
 /// The segments beyond the tolerated share that still count after the window shrank: it shrinks
 /// once for each loss. With all of them, a few losses too many would shrink it in every round trip
 /// until they are forgotten, which takes the longer the smaller it gets.
-const STILL_COUNTED: usize = 1;
+const STILL_COUNTED: usize = 2;
 /// The number of segments over which losses are counted.
 const REMEMBERED: usize = 2000;
 /// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
@@ -74,6 +74,7 @@ pub(crate) struct Cubic {
     smoothed: Duration,
     paced: Paced,
     round: Round,
+    queue: Queue,
     /// Bytes recently delivered, and bytes recently lost.
     arrived: usize,
     lost: usize,
@@ -111,8 +112,6 @@ struct Curve {
     epoch: Option<Instant>,
     /// Conservative slow start, while it lasts.
     conservative: Option<Conservative>,
-    /// True if every round trip of a window waited in a queue.
-    queues: bool,
 }
 
 /// Conservative slow start (RFC 9406): the least round trip at its begin, and the rounds since.
@@ -165,6 +164,7 @@ impl Cubic {
             smoothed: start.round_trip.unwrap_or(Duration::ZERO),
             paced: Paced::No,
             round: Round::default(),
+            queue: Queue::default(),
             arrived: 0,
             lost: 0,
             episode: None,
@@ -188,10 +188,13 @@ impl Cubic {
         }
     }
 
-    /// Returns true if the losses show that the window is too large.
-    fn is_congested(&self) -> bool {
-        let more = TOLERATED_MORE * self.curve.segment;
-        self.curve.queues || self.lost > self.tolerated() + more
+    /// Returns true if the losses show that the window is too large, the last one of them among
+    /// `flight` bytes.
+    fn is_congested(&self, flight: usize) -> bool {
+        let few = TOLERATED_MORE * self.curve.segment;
+        let more = few + few.min(2 * self.tolerated());
+        let full = self.queue.holds_some_of(flight) && !self.curve.grows_fast();
+        full || self.lost > self.tolerated() + more
     }
 
     /// The lost bytes that are tolerated without a queue, apart from a few segments.
@@ -213,10 +216,11 @@ impl Cubic {
         })
     }
 
-    fn shrink_once(&mut self, used: usize) {
+    fn shrink_once(&mut self, used: usize, total_delivered: u64) {
         let episode = self.episode();
         if !std::mem::replace(&mut episode.shrank, true) {
             self.curve.shrink(used);
+            self.queue.shrank(total_delivered);
             let counted = self.tolerated() + STILL_COUNTED * self.curve.segment;
             self.lost = self.lost.min(counted);
         }
@@ -250,7 +254,7 @@ impl Cubic {
         };
         self.round.quickest = Some(quickest);
         self.round.samples = self.round.samples.saturating_add(1);
-        self.curve.queues &= waited(quickest.took, ack.least);
+        self.queue.measure(took, &rate, ack);
         if self.round.samples >= SAMPLES {
             self.curve.judge(&quickest, self.round.last);
         }
@@ -272,7 +276,6 @@ impl Cubic {
         if was_conservative {
             self.curve.end_round();
         }
-        self.curve.queues = quickest.is_some_and(|trip| waited(trip.took, ack.least));
         self.round = Round {
             until: ack.total_delivered,
             last: quickest.map(|trip| trip.took).or(last),
@@ -284,7 +287,7 @@ impl Cubic {
     /// data did.
     fn heed_echo(&mut self, ack: &Ack) {
         let used = self.used(ack.window_limited, ack.most_in_flight);
-        self.shrink_once(used);
+        self.shrink_once(used, ack.total_delivered);
         let episode = self.episode();
         if !episode.echoed {
             episode.until = ack.total_delivered + ack.in_flight as u64;
@@ -406,9 +409,9 @@ impl Congestion for Cubic {
     fn on_loss(&mut self, loss: &Loss) {
         self.episode();
         self.lost += loss.bytes;
-        if self.is_congested() {
+        if self.is_congested(loss.sent_in_flight) {
             let used = self.used(loss.window_limited, loss.sent_in_flight);
-            self.shrink_once(used);
+            self.shrink_once(used, loss.total_delivered);
         }
     }
 
@@ -424,7 +427,7 @@ impl Congestion for Cubic {
     fn on_timeout(&mut self, timeout: &Timeout) {
         if timeout.in_a_row == 1 {
             let used = self.used(timeout.window_limited, timeout.in_flight);
-            self.shrink_once(used);
+            self.shrink_once(used, timeout.total_delivered);
         }
         self.curve.time_out();
     }
@@ -435,12 +438,6 @@ impl Congestion for Cubic {
             self.curve.restore(episode.before);
         }
     }
-}
-
-/// Returns true if a segment waited in a queue, on a path whose least round trip is `least`
-/// (RFC 9406 section 4.3).
-fn waited(took: Duration, least: Duration) -> bool {
-    took > least + (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING)
 }
 
 impl Curve {
@@ -459,7 +456,6 @@ impl Curve {
             prior: 0.0,
             epoch: None,
             conservative: None,
-            queues: false,
         }
     }
 
@@ -586,6 +582,11 @@ impl Curve {
                 self.end_slow_start();
             }
         }
+    }
+
+    /// Returns true in slow start, until round trips get longer than in the round before.
+    fn grows_fast(&self) -> bool {
+        self.window < self.threshold && self.conservative.is_none()
     }
 
     fn end_slow_start(&mut self) {
@@ -836,12 +837,23 @@ mod tests {
         assert_eq!(flow.lose(20), before);
         assert!(flow.lose(30) < before);
         let mut flow = Flow::new();
-        while flow.delivered < 2000 * SEGMENT as u64 {
-            flow.round(8 * SEGMENT, TRIP);
-        }
-        flow.round(8 * SEGMENT, TRIP * 2);
-        flow.round(8 * SEGMENT, TRIP * 2);
+        flow.cubic.curve.threshold = 0;
+        flow.full_round(TRIP * 2);
+        flow.full_round(TRIP * 2);
         let before = flow.cubic.window();
+        assert!(flow.lose(1) < before);
+    }
+
+    #[test]
+    fn a_loss_in_slow_start_counts_once_round_trips_get_longer() {
+        let mut flow = Flow::new();
+        for _ in 0..4 {
+            // Longer than the least one, but not longer than before.
+            let before = flow.full_round(TRIP.mul_f64(1.2));
+            assert_eq!(flow.lose(1), before);
+            flow.cubic.on_recovery_end(flow.now);
+        }
+        let before = flow.full_round(TRIP.mul_f64(1.5));
         assert!(flow.lose(1) < before);
     }
 
@@ -855,7 +867,7 @@ mod tests {
         let once = flow.lose(50);
         assert!(once < before);
         // In later recoveries, a loss among those tolerated adds nothing to the ones before.
-        for lost in [1, 1] {
+        for lost in [1, 1, 1, 1] {
             flow.cubic.on_recovery_end(flow.now);
             assert_eq!(flow.lose(lost), once);
         }
