@@ -23,8 +23,8 @@ const KNOWN: Duration = Duration::from_secs(1);
 /// would shrink it again and again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
-    /// The total of delivered bytes when the window last shrank. What was sent before then waited
-    /// in the queue of a larger window.
+    /// The total of delivered bytes when the window last shrank. Segments that were sent earlier
+    /// waited in the queue of a larger window.
     shrank: u64,
     /// The round trips in a row that waited, and the total of delivered bytes at the first.
     waited: u8,
