@@ -24,6 +24,7 @@
 
 mod bbr;
 mod cubic;
+mod queueing;
 mod rate;
 #[cfg(test)]
 mod simulation;

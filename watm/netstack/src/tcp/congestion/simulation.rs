@@ -30,7 +30,7 @@ pub(super) struct Path {
     pub queue: u64,
     /// The segments lost of 10,000.
     pub loss: u64,
-    /// The most by which acknowledgements are late because the ends are busy. Those of a spell are
+    /// The most by which acknowledgements are late, because the ends are busy. All of a spell are
     /// late by the same time.
     pub late: Duration,
 }
@@ -54,8 +54,8 @@ pub(super) struct Simulation {
     count: u64,
     senders: Vec<Sender>,
     random: u64,
-    /// The time by which acknowledgements are late now, the end of this spell, and the arrival of
-    /// the last acknowledgement.
+    /// The lateness of acknowledgements in this spell, the end of the spell, and the arrival of the
+    /// last acknowledgement.
     late: Duration,
     late_until: Instant,
     last: Instant,
@@ -234,14 +234,18 @@ impl Simulation {
         }
         let takes = Duration::from_nanos(SEGMENT as u64 * 1_000_000_000 / rate);
         self.idle_at = self.idle_at.max(self.now) + takes;
+        let arrives = self.idle_at + self.path.round_trip + self.lateness();
+        self.last = self.last.max(arrives);
+        Some(self.last)
+    }
+
+    /// The time by which acknowledgements are late now.
+    fn lateness(&mut self) -> Duration {
         if self.now >= self.late_until {
             self.late = self.path.late * (self.random() % 100) as u32 / 100;
             self.late_until = self.now + SPELL;
         }
-        self.last = self
-            .last
-            .max(self.idle_at + self.path.round_trip + self.late);
-        Some(self.last)
+        self.late
     }
 
     fn random(&mut self) -> u64 {

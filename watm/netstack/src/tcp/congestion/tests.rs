@@ -70,7 +70,7 @@ fn cubic_uses_a_path_that_loses_one_segment_in_a_hundred() {
     }
 }
 
-/// Round trips that get longer by themselves are no reason to take losses for congestion.
+/// Round trips that are long because the ends are busy do not turn random losses into congestion.
 #[test]
 fn cubic_uses_a_lossy_path_whose_ends_are_late() {
     let lossy = Path {
@@ -84,8 +84,8 @@ fn cubic_uses_a_lossy_path_whose_ends_are_late() {
     assert!(median >= 100 * MEGABIT, "{median}");
 }
 
-/// The rate of a flow of CUBIC after the first second, when it has had no time to repair a slow
-/// start that ended early.
+/// Runs one flow of CUBIC. Returns its rate from 1 to 4 s, too early to make up for a slow start that
+/// ended early.
 fn at_first(path: Path, seed: u64) -> u64 {
     let mut simulation = Simulation::new(path, seed * 7919);
     simulation.add(Algorithm::Cubic, Duration::ZERO);

@@ -5,12 +5,8 @@ use core::time::Duration;
 
 use watm_core::Instant;
 
+use super::super::queueing;
 use super::Sample;
-
-/// The bounds of the queueing delay: round trips that exceed the least by an eighth of it wait in a
-/// queue, within these bounds (RFC 9406 section 4.3).
-const LEAST_QUEUEING: Duration = Duration::from_millis(4);
-const MOST_QUEUEING: Duration = Duration::from_millis(16);
 
 /// The estimate of the bandwidth: the highest rate in the current cycle and the one before
 /// (`max_bw`).
@@ -123,11 +119,8 @@ impl Latest {
     /// Returns true if every segment since the loss waited in a queue, on a path whose least round
     /// trip is `least`.
     pub(super) fn waited(&self, least: Option<Duration>) -> bool {
-        let (Some(quickest), Some(least)) = (self.quickest, least) else {
-            return true;
-        };
-        let queueing = (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING);
-        quickest > least.saturating_add(queueing)
+        let measured = self.quickest.zip(least);
+        measured.is_none_or(|(quickest, least)| queueing::waited(quickest, least))
     }
 
     pub(super) fn lost_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438) with HyStart++ (RFC 9406): slow start becomes conservative when round trips get
-//! longer, before queues overflow. A few losses without a queue do not shrink the window, because
-//! some paths, such as radio links, lose packets without being full.
+//! longer, before queues overflow. A few losses without a queue (`queue`) do not shrink the window,
+//! because some paths, such as radio links, lose packets without being full.
 //!
 //! A flow that does not fill its window reveals nothing about the path. Its acknowledgements do not
 //! grow the window (RFC 7661 section 4.3), its round trips do not end slow start, and CUBIC's clock
@@ -14,7 +14,8 @@ use core::time::Duration;
 
 use watm_core::Instant;
 
-use self::queue::{Queue, waited};
+use self::queue::Queue;
+use super::queueing::waited;
 use super::{
     Ack, Congestion, IdleRestart, Loss, Phase, Recovery, Sent, Start, Timeout, Undo, initial_window,
 };
@@ -42,12 +43,13 @@ const CONSERVATIVE_ROUNDS: u8 = 5;
 /// window grew by waits in the queue.
 const FULL: f32 = 1.75;
 /// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
-/// They are twice as many after the first segments, because chance may take so many of them.
+/// Their number doubles over the first 75 segments delivered: a path that loses 1 % may lose six of
+/// them by chance.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
-/// The segments beyond the tolerated share that still count after the window shrank: it shrinks
-/// once for each loss. With all of them, a few losses too many would shrink it in every round trip
-/// until they are forgotten, which takes the longer the smaller it gets.
+/// The segments beyond the tolerated share that still count after the window shrank. If all did, a
+/// few losses too many would shrink it in every round trip until they are forgotten, which takes
+/// the longer the smaller it gets.
 const STILL_COUNTED: usize = 2;
 /// The number of segments over which losses are counted.
 const REMEMBERED: usize = 2000;
@@ -188,8 +190,8 @@ impl Cubic {
         }
     }
 
-    /// Returns true if the losses show that the window is too large, the last one of them among
-    /// `flight` bytes.
+    /// Returns true if the losses show that the window is too large. `flight` bytes were in flight
+    /// when the last lost segment was sent.
     fn is_congested(&self, flight: usize) -> bool {
         let few = TOLERATED_MORE * self.curve.segment;
         let more = few + few.min(2 * self.tolerated());
@@ -584,7 +586,7 @@ impl Curve {
         }
     }
 
-    /// Returns true in slow start, until round trips get longer than in the round before.
+    /// Returns true in slow start, unless it is conservative.
     fn grows_fast(&self) -> bool {
         self.window < self.threshold && self.conservative.is_none()
     }

@@ -1,45 +1,41 @@
-//! The evidence that a window is larger than the path, so that its end waits in a queue.
+//! The evidence that a window exceeds what the path carries, and waits in a queue.
 
 use core::time::Duration;
 
 use watm_core::Instant;
 
+use super::super::queueing;
 use super::super::{Ack, RateSample};
 
-/// The bounds of the queueing delay: round trips that exceed earlier ones by an eighth of them wait
-/// in a queue, within these bounds (RFC 9406 section 4.3).
-const LEAST_QUEUEING: Duration = Duration::from_millis(4);
-const MOST_QUEUEING: Duration = Duration::from_millis(16);
-/// The round trips in a row that must have waited.
-const SAMPLES: u8 = 8;
-/// The time for which the path is known to have carried something, at least. It is at most twice as
-/// long.
-const KNOWN: Duration = Duration::from_secs(1);
+/// The number of long round trips in a row that shows a queue.
+const LEAST_WAITED: u8 = 8;
+/// The time for which the most that the path has carried is remembered at least. It is remembered
+/// for twice this time at most.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// The round trips in a row that waited, and the most that the path has carried.
+/// The long round trips in a row, and the most that the path has carried.
 ///
-/// Long round trips alone do not tell a queue from ends that are late because their machines are
-/// busy. Such delays do not depend on the window: without the second condition, losses at random
-/// would shrink it again and again.
+/// A busy machine also makes round trips long, but a smaller window does not make them shorter
+/// again. Without the second condition, random losses would shrink the window again and again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
     /// The total of delivered bytes when the window last shrank. Segments that were sent earlier
     /// waited in the queue of a larger window.
     shrank: u64,
-    /// The round trips in a row that waited, and the total of delivered bytes at the first.
+    /// The number of long round trips in a row, and the total of delivered bytes at the first.
     waited: u8,
     since: u64,
-    /// True if there were enough of them, for longer than a round trip.
+    /// True if they are enough, and cover more than one round trip.
     shown: bool,
-    /// The most bytes that the path has carried in a least round trip, lately and in the time
-    /// before, and the begin of the former.
+    /// The most bytes that the path has carried in a least round trip: in this period and in the one
+    /// before. Then the start of this period.
     carried: u64,
     carried_before: u64,
-    known_since: Instant,
+    period_since: Instant,
 }
 
 impl Queue {
-    /// Adds the round trip that an acknowledgement measured, and its rate of delivery.
+    /// Adds the round trip and the delivery rate that an acknowledgement measured.
     pub(super) fn measure(&mut self, took: Duration, rate: &RateSample, ack: &Ack) {
         if let Some(rate) = rate.rate {
             let carried = rate as f32 * ack.least.as_secs_f32();
@@ -48,7 +44,7 @@ impl Queue {
         if rate.prior_delivered < self.shrank {
             return;
         }
-        if !waited(took, ack.least) {
+        if !queueing::waited(took, ack.least) {
             self.waited = 0;
             self.shown = false;
             return;
@@ -57,36 +53,31 @@ impl Queue {
             self.since = ack.total_delivered;
         }
         self.waited = self.waited.saturating_add(1);
-        self.shown |= self.waited >= SAMPLES && rate.prior_delivered >= self.since;
+        self.shown |= self.waited >= LEAST_WAITED && rate.prior_delivered >= self.since;
     }
 
     fn carry(&mut self, bytes: u64, now: Instant) {
-        if now >= self.known_since + KNOWN {
-            let forgotten = now >= self.known_since + 2 * KNOWN;
+        if now >= self.period_since + REMEMBERED {
+            let forgotten = now >= self.period_since + 2 * REMEMBERED;
             self.carried_before = if forgotten { 0 } else { self.carried };
             self.carried = 0;
-            self.known_since = now;
+            self.period_since = now;
         }
         self.carried = self.carried.max(bytes);
     }
 
-    /// Begins anew, because the window shrank when `total_delivered` bytes were delivered.
+    /// Forgets the long round trips, because the window shrank when `total_delivered` bytes were
+    /// delivered.
     pub(super) fn shrank(&mut self, total_delivered: u64) {
         self.shrank = total_delivered;
         self.waited = 0;
         self.shown = false;
     }
 
-    /// Returns true if `flight` bytes are more than the path carries.
+    /// Returns true if some of `flight` bytes waited in a queue.
     pub(super) fn holds_some_of(&self, flight: usize) -> bool {
         self.shown && flight as u64 > self.carried.max(self.carried_before)
     }
-}
-
-/// Returns true if a segment waited in a queue, on a path whose least round trip is `least`
-/// (RFC 9406 section 4.3).
-pub(super) fn waited(took: Duration, least: Duration) -> bool {
-    took > least + (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING)
 }
 
 #[cfg(test)]
@@ -163,7 +154,7 @@ mod tests {
             flow.acknowledge(LATE);
         }
         flow.queue.shrank(flow.delivered);
-        // The first three acknowledge what was sent before.
+        // The first three acknowledge segments that were sent before.
         for _ in 0..10 {
             flow.acknowledge(LATE);
             assert!(!flow.holds(100));
@@ -184,7 +175,7 @@ mod tests {
         assert!(!flow.holds(8));
         assert!(flow.holds(9));
         // It is forgotten after two seconds.
-        let end = flow.now + 2 * KNOWN;
+        let end = flow.now + 2 * REMEMBERED;
         while flow.now < end {
             flow.acknowledge(LATE);
         }
