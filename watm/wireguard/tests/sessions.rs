@@ -570,6 +570,19 @@ fn a_client_that_is_silent_for_good_is_given_up() {
 }
 
 #[test]
+fn a_client_that_leaves_in_the_midst_of_its_handshake_is_called_in_silence() {
+    let mut sim = sim_with("PersistentKeepalive = 5", "");
+    sim.add_client(Client::new(1));
+    let now = sim.now();
+    sim.clients[0].handshake(now);
+    sim.clients[0].alive = false;
+    sim.run_for(Duration::from_secs(60));
+    assert!(sim.counter("wireguard.initiations_sent") > 3);
+    assert_eq!(sim.counter("wireguard.handshakes"), 0);
+    assert_eq!(sim.logged(Level::Warn), [""; 0]);
+}
+
+#[test]
 fn crossing_handshakes_end_in_a_session() {
     let client = Client::new(1);
     let mut sim = sim_with(

@@ -326,9 +326,10 @@ impl Peer {
             && self.last_handshake.is_none();
     }
 
-    /// Returns true if it has never had a session here.
-    pub fn is_unknown(&self) -> bool {
-        self.last_handshake.is_none()
+    /// Returns true if it has an Endpoint, and has never had a session here. A peer without one comes
+    /// and goes as it likes, also in the midst of a handshake.
+    pub fn is_awaited(&self) -> bool {
+        self.config.endpoint.is_some() && self.last_handshake.is_none()
     }
 
     /// Returns true on the first call since the peer was last heard.

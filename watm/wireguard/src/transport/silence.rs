@@ -83,7 +83,7 @@ impl WireGuard {
         };
         let failed = self.netstack.fail_connecting(id, since, &reason);
         let peer = self.peers.get_mut(id);
-        let matters = |peer: &&mut Peer| failed > 0 || peer.is_unknown();
+        let matters = |peer: &&mut Peer| failed > 0 || peer.is_awaited();
         if peer.filter(matters).is_some_and(Peer::is_first_complaint) {
             host.log(Level::Warn, TARGET, &why);
         }
