@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use smoltcp::wire::TcpControl;
+use smoltcp::wire::{IpProtocol, Ipv4Packet, TcpControl, TcpPacket};
 use watm_netstack::Config;
 
 use crate::connections::byte;
@@ -35,7 +35,9 @@ pub fn run(input: &[u8]) {
             5 => {
                 let (peer, near) = (world.peer, world.near(&mut program));
                 let packet = packet::any(&mut program, peer, near);
-                world.send(&packet);
+                if !takes_places(&packet) {
+                    world.send(&packet);
+                }
             }
             6 => {
                 let time = program.choose(&[1, 40, 1_000, 11_000, 61_000]);
@@ -52,6 +54,16 @@ pub fn run(input: &[u8]) {
         world.check();
     }
     world.end();
+}
+
+/// Returns true for a TCP segment with bytes that are not those of their places, or with a SYN, which
+/// would count the places from another first number.
+fn takes_places(packet: &[u8]) -> bool {
+    let segment = Ipv4Packet::new_checked(packet)
+        .ok()
+        .filter(|ip| ip.next_header() == IpProtocol::Tcp)
+        .and_then(|ip| TcpPacket::new_checked(ip.payload()).ok());
+    segment.is_some_and(|segment| segment.syn() || !segment.payload().is_empty())
 }
 
 struct World {
@@ -152,7 +164,6 @@ impl World {
             _ => u32::from(program.byte()) * 100,
         };
         let length = program.choose(&[0, 0, 100, 1200, 1380]);
-        let payload: Vec<u8> = (0..length).map(|at| byte(offset + at)).collect();
         let expected = self.expected(near);
         let control = program.choose(&[
             TcpControl::None,
@@ -163,15 +174,17 @@ impl World {
             TcpControl::Syn,
         ]);
         let gap = program.one_in(4).then(|| u32::from(program.word()));
+        // Places count from the same first number on all connections. The data of a SYN comes first.
+        let (sequence, offset) = match control {
+            TcpControl::Syn => (FIRST, 0),
+            _ => (start.wrapping_add(offset), offset),
+        };
+        let payload: Vec<u8> = (0..length).map(|at| byte(offset + at)).collect();
         let packet = Tcp {
             source: self.peer,
             destination: near,
             control,
-            // Places count from the same first number on all connections.
-            sequence: match control {
-                TcpControl::Syn => FIRST,
-                _ => start.wrapping_add(offset),
-            },
+            sequence,
             acknowledges: match program.below(8) {
                 0 => None,
                 1 => Some(expected.wrapping_sub(program.word().into())),
