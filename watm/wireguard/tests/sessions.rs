@@ -570,7 +570,7 @@ fn a_client_that_is_silent_for_good_is_given_up() {
 }
 
 #[test]
-fn a_client_that_leaves_in_the_midst_of_its_handshake_is_called_in_silence() {
+fn a_client_that_leaves_during_its_handshake_causes_no_warning() {
     let mut sim = sim_with("PersistentKeepalive = 5", "");
     sim.add_client(Client::new(1));
     let now = sim.now();

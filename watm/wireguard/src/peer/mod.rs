@@ -326,8 +326,8 @@ impl Peer {
             && self.last_handshake.is_none();
     }
 
-    /// Returns true if it has an Endpoint, and has never had a session here. A peer without one comes
-    /// and goes as it likes, also in the midst of a handshake.
+    /// Returns true if it has an Endpoint, and has never had a session here. A peer without one may go
+    /// away at any time, even during a handshake.
     pub fn is_awaited(&self) -> bool {
         self.config.endpoint.is_some() && self.last_handshake.is_none()
     }
