@@ -395,7 +395,7 @@ def test_wireguard_serves_an_application(example_com, tmp_path):
 )
 def test_mistakes_are_found_before_anything_is_built(arguments, error):
     run = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": START}
-    result = subprocess.run(["make", "-n", *arguments.split()], **run)
+    result = subprocess.run(["make", "-n", "--no-print-directory", *arguments.split()], **run)
     assert result.returncode and error in result.stderr
     assert not result.stdout
 
