@@ -33,8 +33,7 @@ async def test_a_user_scans_the_code_and_sees_the_peer(tmp_path):
         assert await window.run("return document.querySelectorAll('.graph').length") == 0
         shown = await window.run("return document.querySelector('pre').textContent")
         assert f"PrivateKey = {keys_in(tmp_path).client}" in shown
-        # Read as a phone in front of the screen does. Among the squares of a QR code, a reader of stripes finds some now and
-        # then.
+        # Read as a phone in front of the screen does. zxing now and then finds a linear barcode within a QR code.
         screen = (await window.screenshot()).convert("L")
         (code,) = zxingcpp.read_barcodes(screen, formats=zxingcpp.BarcodeFormat.QRCode)
         assert code.text.strip() == shown.strip()

@@ -22,8 +22,8 @@ import time
 # finit_module(2) on x86-64.
 _FINIT_MODULE = 313
 # Options of sockets that Python does not name. Changed datagrams must arrive. The receiver's buffer must hold all
-# datagrams while the receiver gets no turn, and SO_RCVBUF is limited by the system. The kernel's time of
-# arrival does not depend on the receiver's turn.
+# datagrams while the receiver gets no turn, and SO_RCVBUF is limited by the system. The kernel's
+# timestamps of arrival do not depend on when the receiver runs.
 _SO_NO_CHECK, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 11, 33, 35
 # The time at which the kernel received a datagram, in seconds and nanoseconds since 1970.
 _TIMESPEC = struct.Struct("=qq")

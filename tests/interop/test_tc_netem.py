@@ -3,8 +3,8 @@ needs no module of this machine's kernel.
 
 The shares and the delays of both come from their own generators, and the kernel's delays from a real clock. So
 the test compares statistics, with the tolerances that the number of datagrams and a busy machine ask for. User-mode
-Linux acts up to 20 ms late on a busy machine, so the delays are long. Where it gets no turn at all for longer than
-10 ms, the delays do not count.
+Linux acts up to 20 ms late on a busy machine, so the delays are long. The delays of datagrams that are sent or
+arrive while it gets no turn for longer than 10 ms do not count.
 """
 
 import itertools

@@ -35,7 +35,7 @@ pub fn run(input: &[u8]) {
             5 => {
                 let (peer, near) = (world.peer, world.near(&mut program));
                 let packet = packet::any(&mut program, peer, near);
-                if !takes_places(&packet) {
+                if !is_syn_or_data(&packet) {
                     world.send(&packet);
                 }
             }
@@ -56,9 +56,9 @@ pub fn run(input: &[u8]) {
     world.end();
 }
 
-/// Returns true for a TCP segment with bytes that are not those of their places, or with a SYN, which
-/// would count the places from another first number.
-fn takes_places(packet: &[u8]) -> bool {
+/// Returns true for a TCP segment with a SYN, whose first sequence number would not be `FIRST`, or with
+/// data, whose bytes would not be those of their places.
+fn is_syn_or_data(packet: &[u8]) -> bool {
     let segment = Ipv4Packet::new_checked(packet)
         .ok()
         .filter(|ip| ip.next_header() == IpProtocol::Tcp)

@@ -321,9 +321,7 @@ impl Peer {
     /// Begin a handshake soon, if the peer has an Endpoint and none was tried before. This shows
     /// whether it is there, and the first packet finds a session.
     pub fn want(&mut self) {
-        self.wanted = self.config.endpoint.is_some()
-            && self.last_initiation.is_none()
-            && self.last_handshake.is_none();
+        self.wanted = self.is_awaited() && self.last_initiation.is_none();
     }
 
     /// Returns true if it has an Endpoint, and has never had a session here. A peer without one may go
